@@ -50,7 +50,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub(crate) fn of(process: u32) -> Self {
+    pub(crate) fn of_process(process: u32) -> Self {
         Self { process }
     }
 
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn memory_and_cpu_time_of_this_process_are_read() {
-        let memory = Memory::of(std::process::id());
+        let memory = Memory::of_process(std::process::id());
         let resident = memory.resident();
         assert!(resident > 0 && memory.peak() >= resident / 2);
         assert!(memory.cpu() < Duration::from_secs(3600));

@@ -49,7 +49,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    pub(crate) fn of(attack: &Attack) -> Self {
+    pub(crate) fn new(attack: &Attack) -> Self {
         Self {
             name: attack.name,
             row: attack.row,

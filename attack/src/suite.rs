@@ -210,7 +210,7 @@ impl Suite {
 
     /// An attack without a server and its clients.
     async fn alone(&self, attack: &'static Attack) -> io::Result<Row> {
-        let mut row = Row::of(attack);
+        let mut row = Row::new(attack);
         let nowhere = crate::victim::Target::nowhere();
         let mut attacker = Attacker::start(attack, self.profile, &nowhere)?;
         let outcome = outcome(&mut attacker).await;
@@ -219,7 +219,7 @@ impl Suite {
     }
 
     async fn make(&self, attack: &'static Attack, stage: &mut Stage) -> io::Result<Row> {
-        let mut row = Row::of(attack);
+        let mut row = Row::new(attack);
         let memory = stage.victim.memory();
         memory.forget_peak();
         let (at_start, cpu, begun) = (memory.resident(), memory.cpu(), Instant::now());

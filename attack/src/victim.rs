@@ -217,7 +217,7 @@ impl Victim {
     }
 
     pub(crate) fn memory(&self) -> Memory {
-        Memory::of(self.child.id())
+        Memory::of_process(self.child.id())
     }
 
     pub(crate) fn is_running(&mut self) -> bool {

@@ -61,12 +61,12 @@ impl QuietCase {
 
 impl MeasuredCase {
     /// The series of one subject, if it was measured.
-    pub(crate) fn of(&self, subject: Subject) -> Option<&Series> {
+    pub(crate) fn series(&self, subject: Subject) -> Option<&Series> {
         self.series.iter().find(|series| series.subject == subject)
     }
 
     pub(crate) fn bar(&self) -> Bar {
-        let (floor, own) = (self.of(Subject::Floor), self.of(Subject::Polyrpc));
+        let (floor, own) = (self.series(Subject::Floor), self.series(Subject::Polyrpc));
         let spread = match self.case.limit {
             Limit::RatioAtLeast(_) => own.zip(floor).and_then(|(own, floor)| own.ratio_to(floor)),
             Limit::RatioAtMost(_) => own.zip(floor).and_then(|(own, floor)| own.ratio(floor, |o| o.cpu_us())),

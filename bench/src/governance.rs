@@ -110,9 +110,9 @@ fn evaluate(measured: &[Series<Kind, Window>]) -> Bar {
             println!("{:<9?} {median:.3} µs of CPU a call ({min:.3} to {max:.3})", series.subject);
         }
     }
-    let of = |kind| measured.iter().find(|series| series.subject == kind);
+    let series = |kind| measured.iter().find(|series| series.subject == kind);
     // Within each round, since the machine varies.
-    let ratio = of(Kind::Governed).zip(of(Kind::Bare));
+    let ratio = series(Kind::Governed).zip(series(Kind::Bare));
     let ratio = ratio.and_then(|(governed, bare)| governed.ratio(bare, |window| window.cpu_us));
     Bar {
         name: "governance_cpu".to_owned(),
@@ -177,7 +177,7 @@ fn pick_bar(name: &str, balance: &dyn LoadBalancer, random: &dyn LoadBalancer) -
     let turns: Option<Vec<_>> =
         (0..PICK_ROUNDS).map(|_| Some((pick_time(balance)?, pick_time(random)?))).collect();
     let turns = turns.unwrap_or_default();
-    let spread = |of: fn(&(f64, f64)) -> f64| Spread::of(turns.iter().map(of));
+    let spread = |figure: fn(&(f64, f64)) -> f64| Spread::from_figures(turns.iter().map(figure));
     if let Some(Spread { median, min, max }) = spread(|(own, _)| own * 1e9) {
         println!("{name}: {median:.0} ns a pick ({min:.0} to {max:.0})");
     }

@@ -136,7 +136,7 @@ fn print_series(measured: &MeasuredCase, series: &Series) {
 
 /// Ratio of a subject's rate to the floor's in the same rounds; none for the floor itself.
 fn ratio(measured: &MeasuredCase, series: &Series) -> Option<Spread> {
-    let floor = measured.of(Subject::Floor)?;
+    let floor = measured.series(Subject::Floor)?;
     if series.subject == Subject::Floor { None } else { series.ratio_to(floor) }
 }
 

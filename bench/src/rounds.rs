@@ -35,13 +35,13 @@ pub(crate) fn interleave<S: Copy, O>(
 impl<S, O> Series<S, O> {
     /// The median of `figure` and its spread; `None` if no round has an outcome.
     pub(crate) fn spread(&self, figure: impl Fn(&O) -> f64) -> Option<Spread> {
-        Spread::of(self.rounds.iter().flatten().map(figure))
+        Spread::from_figures(self.rounds.iter().flatten().map(figure))
     }
 
     /// Ratio of `figure` to that of `other`, computed per round, as a spread.
     pub(crate) fn ratio(&self, other: &Self, figure: impl Fn(&O) -> f64) -> Option<Spread> {
         let pairs = self.rounds.iter().zip(&other.rounds);
-        Spread::of(
+        Spread::from_figures(
             pairs.filter_map(|(own, other)| Some(figure(own.as_ref().ok()?) / figure(other.as_ref().ok()?))),
         )
     }
@@ -80,7 +80,7 @@ pub(crate) struct Spread {
 
 impl Spread {
     /// `None` without figures.
-    pub(crate) fn of(figures: impl Iterator<Item = f64>) -> Option<Self> {
+    pub(crate) fn from_figures(figures: impl Iterator<Item = f64>) -> Option<Self> {
         let mut figures: Vec<_> = figures.collect();
         figures.sort_by(f64::total_cmp);
         let (&min, &max) = (figures.first()?, figures.last()?);
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn median_of_an_even_count_lies_between_the_middle_two() {
-        let spread = |figures: &[f64]| Spread::of(figures.iter().copied());
+        let spread = |figures: &[f64]| Spread::from_figures(figures.iter().copied());
         assert_eq!(spread(&[]), None);
         assert_eq!(spread(&[3.0, 1.0, 2.0]), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
         assert_eq!(spread(&[4.0, 1.0, 2.0, 3.0]), Some(Spread { median: 2.5, min: 1.0, max: 4.0 }));

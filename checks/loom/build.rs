@@ -13,7 +13,7 @@ const MODULES: [(&str, &str); 5] = [
     (
         "server/turn_queue.rs",
         "impl<C> TurnQueue<C> {
-            pub(super) fn of(places: usize) -> Self {
+            pub(super) fn with_places(places: usize) -> Self {
                 Self { places, ..Self::default() }
             }
 

@@ -68,7 +68,7 @@ pub(crate) async fn serve(options: &Options) -> io::Result<()> {
                 break;
             }
             question = questions.recv() => match question {
-                Some(()) => println!("{}", serde_json::to_string(&Snapshot::of(&running, &ledger))?),
+                Some(()) => println!("{}", serde_json::to_string(&Snapshot::new(&running, &ledger))?),
                 None => break,
             },
         }
@@ -124,7 +124,7 @@ fn questions() -> mpsc::Receiver<()> {
 }
 
 impl Snapshot {
-    fn of(server: &ServerHandle, ledger: &service::Ledger) -> Self {
+    fn new(server: &ServerHandle, ledger: &service::Ledger) -> Self {
         let info = server.info();
         Self {
             tasks: tokio::runtime::Handle::current().metrics().num_alive_tasks(),
@@ -156,15 +156,15 @@ struct Process {
 impl Replica {
     /// Starts a replica with the certificate in this folder, on this host, and waits until it listens.
     pub(crate) fn start(host: &str, folder: &Path) -> io::Result<Self> {
-        Self::at(Places::choose(host, folder)?, None, folder)
+        Self::start_at(Places::choose(host, folder)?, None, folder)
     }
 
     /// The same in a network namespace, which has this address.
     pub(crate) fn start_in(namespace: &str, host: &str, folder: &Path) -> io::Result<Self> {
-        Self::at(Places::fixed(host, folder), Some(namespace.to_owned()), folder)
+        Self::start_at(Places::fixed(host, folder), Some(namespace.to_owned()), folder)
     }
 
-    fn at(places: Places, namespace: Option<String>, folder: &Path) -> io::Result<Self> {
+    fn start_at(places: Places, namespace: Option<String>, folder: &Path) -> io::Result<Self> {
         let process = Process::start(&places, namespace.as_deref(), folder)?;
         Ok(Self { places, namespace, certificates: folder.to_owned(), process })
     }

@@ -20,7 +20,7 @@ pub(super) struct Scenario {
 }
 
 impl Scenario {
-    fn on(name: &'static str, network: Network) -> Self {
+    fn new(name: &'static str, network: Network) -> Self {
         let (deadline, length) = (Duration::from_secs(10), Duration::from_secs(10));
         Self { name, network, deadline, length, cut: None, restarts: false }
     }
@@ -40,14 +40,14 @@ pub(super) fn scenarios() -> [Scenario; 9] {
     let delayed = Network { delay: 0.05, jitter: 0.02, ..perfect };
     let five = Duration::from_secs(5);
     [
-        Scenario::on("perfect", perfect),
-        Scenario::on("loss of 1 %", Network { loss: 0.01, ..perfect }),
-        Scenario::on("loss of 5 %", Network { loss: 0.05, ..perfect }),
-        Scenario::on("50 ms ± 20 ms", delayed),
-        Scenario::on("5 % reordered", Network { reorder: 0.05, jitter: 0.0, ..delayed }),
-        Scenario::on("5 % duplicated", Network { duplicate: 0.05, ..perfect }),
-        Scenario::on("1 Mbit/s", Network { rate: 1_000_000, ..perfect }),
-        Scenario::on("cut for 5 s", perfect).cut(five),
-        Scenario { restarts: true, ..Scenario::on("cut, the server restarts", perfect).cut(five) },
+        Scenario::new("perfect", perfect),
+        Scenario::new("loss of 1 %", Network { loss: 0.01, ..perfect }),
+        Scenario::new("loss of 5 %", Network { loss: 0.05, ..perfect }),
+        Scenario::new("50 ms ± 20 ms", delayed),
+        Scenario::new("5 % reordered", Network { reorder: 0.05, jitter: 0.0, ..delayed }),
+        Scenario::new("5 % duplicated", Network { duplicate: 0.05, ..perfect }),
+        Scenario::new("1 Mbit/s", Network { rate: 1_000_000, ..perfect }),
+        Scenario::new("cut for 5 s", perfect).cut(five),
+        Scenario { restarts: true, ..Scenario::new("cut, the server restarts", perfect).cut(five) },
     ]
 }

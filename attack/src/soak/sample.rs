@@ -118,7 +118,7 @@ impl Sample {
     fn take(server: &mut Replica, runtime: &Handle, begun: Instant) -> io::Result<Self> {
         let told = server.snapshot()?;
         let usage = |process: u32, tasks: usize| {
-            let resident = Memory::of(process).resident();
+            let resident = Memory::of_process(process).resident();
             Ok::<_, io::Error>(Usage { resident, descriptors: descriptors(process)?, tasks })
         };
         Ok(Self {

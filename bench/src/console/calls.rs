@@ -71,7 +71,7 @@ pub(super) fn bars(options: &Options) -> io::Result<Vec<Bar>> {
     let pairs = observed.rounds.iter().zip(&counted.rounds);
     let pairs =
         pairs.filter_map(|(observed, counted)| Some((observed.as_ref().ok()?, counted.as_ref().ok()?)));
-    let more = Spread::of(pairs.map(|(observed, counted)| observed.cpu_us - counted.cpu_us));
+    let more = Spread::from_figures(pairs.map(|(observed, counted)| observed.cpu_us - counted.cpu_us));
     let rate = recorded.ratio(counted, |window| window.tally.calls as f64);
     let while_profiled = profiled.ratio(observed, |window| window.tally.calls as f64);
     if let Some(Spread { median, min, max }) = while_profiled {

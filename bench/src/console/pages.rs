@@ -123,5 +123,7 @@ fn page_time(admin: &AdminHandle, target: &str) -> io::Result<f64> {
         browse(admin, target)?;
         times.push(began.elapsed().as_secs_f64() * 1e3);
     }
-    Spread::of(times.into_iter()).map(|spread| spread.median).ok_or_else(|| io::Error::other("no page"))
+    Spread::from_figures(times.into_iter())
+        .map(|spread| spread.median)
+        .ok_or_else(|| io::Error::other("no page"))
 }

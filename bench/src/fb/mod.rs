@@ -165,7 +165,7 @@ impl Case {
         Self { callers, size, series, alone }
     }
 
-    fn of(&self, side: Side) -> Option<&Series<Side>> {
+    fn series(&self, side: Side) -> Option<&Series<Side>> {
         self.series.iter().find(|series| series.subject == side)
     }
 
@@ -177,7 +177,7 @@ impl Case {
 
     /// Ratio of one side's figure to that of protobuf, per round.
     fn to_protobuf(&self, side: Side, figure: impl Fn(&Outcome) -> f64) -> Option<Spread> {
-        self.of(side)?.ratio(self.of(Side::Of(Messages::Protobuf))?, figure)
+        self.series(side)?.ratio(self.series(Side::Of(Messages::Protobuf))?, figure)
     }
 
     /// FlatBuffers must not cost more CPU time, and clearly less for large strings.

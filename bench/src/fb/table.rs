@@ -53,7 +53,7 @@ fn row(name: &str, cases: &[&Case], figure: impl Fn(&Case) -> String) {
 }
 
 fn median(case: &Case, side: Side, figure: impl Fn(&Outcome) -> f64) -> Option<f64> {
-    Some(case.of(side)?.spread(figure)?.median)
+    Some(case.series(side)?.spread(figure)?.median)
 }
 
 /// Difference of a side from protobuf in percent, in the direction of `sign`.

@@ -260,7 +260,7 @@ impl Measured {
 }
 
 fn p99_us<'t>(rounds: impl IntoIterator<Item = &'t Tried>) -> Option<f64> {
-    Spread::of(rounds.into_iter().filter_map(Tried::p99_us)).map(|spread| spread.median)
+    Spread::from_figures(rounds.into_iter().filter_map(Tried::p99_us)).map(|spread| spread.median)
 }
 
 impl Attack {

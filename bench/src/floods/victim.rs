@@ -94,7 +94,7 @@ impl Victim {
 
     /// Calls for this long.
     pub(super) fn run(&self, window: Duration) -> io::Result<Served> {
-        let record = Arc::new(Mutex::new(Record::of(window)));
+        let record = Arc::new(Mutex::new(Record::new(window)));
         self.runtime.block_on(async {
             let began = TokioInstant::now();
             let callers: Vec<_> = (0..CALLERS)
@@ -143,7 +143,7 @@ struct Record {
 }
 
 impl Record {
-    fn of(window: Duration) -> Self {
+    fn new(window: Duration) -> Self {
         // From 1 ns to 60 s with three digits.
         let histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are in order");
         let seconds = vec![histogram; window.as_secs().max(1) as usize];
@@ -164,7 +164,7 @@ impl Record {
         let mut all = self.seconds[0].clone();
         self.seconds[1..].iter().for_each(|second| all.add(second).expect("they have the same bounds"));
         let p99s = self.seconds.iter().filter(|second| !second.is_empty());
-        let p99 = Spread::of(p99s.map(|second| us(second.value_at_quantile(0.99))));
+        let p99 = Spread::from_figures(p99s.map(|second| us(second.value_at_quantile(0.99))));
         Served {
             calls: self.calls,
             lost: self.lost,

@@ -145,18 +145,18 @@ fn json(server: SocketAddr, callers: usize, requests: u32) -> io::Result<f64> {
 }
 
 impl Measured {
-    fn of(&self, proxy: Proxy) -> Option<&Series<Proxy, Outcome>> {
+    fn series(&self, proxy: Proxy) -> Option<&Series<Proxy, Outcome>> {
         self.series.iter().find(|series| series.subject == proxy)
     }
 
     fn is_clean(&self, proxy: Proxy) -> bool {
-        self.of(proxy).is_some_and(|series| series.rounds.iter().all(Result::is_ok))
+        self.series(proxy).is_some_and(|series| series.rounds.iter().all(Result::is_ok))
     }
 
     pub(super) fn bars(&self) -> Vec<Bar> {
-        let own = self.of(Proxy::Polyrpc);
+        let own = self.series(Proxy::Polyrpc);
         let ratios = self.case.ratios.iter().map(|&(proxy, limit)| {
-            let ratio = own.zip(self.of(proxy)).and_then(|(own, other)| own.ratio(other, |it| it.cpu_us));
+            let ratio = own.zip(self.series(proxy)).and_then(|(own, other)| own.ratio(other, |it| it.cpu_us));
             Bar {
                 name: format!("gateway_{}_of_{}", self.name, proxy.as_str()),
                 value: ratio.map(|ratio| ratio.median),
@@ -176,7 +176,7 @@ impl Measured {
     /// Increase of the median latency by a proxy, in microseconds.
     fn added_p50(&self, proxy: Proxy) -> Option<f64> {
         let p50 = |proxy| {
-            let series: &Series<Proxy, Outcome> = self.of(proxy)?;
+            let series: &Series<Proxy, Outcome> = self.series(proxy)?;
             Some(series.spread(|outcome| outcome.p50_us.unwrap_or(f64::NAN))?.median)
         };
         Some(p50(proxy)? - p50(Proxy::Direct)?).filter(|added| *added > 0.0)
@@ -193,7 +193,7 @@ pub(super) fn print(measured: &[Measured]) {
         "calls", "proxy", "calls/s", "proxy's CPU µs", "p50 µs", "p99 µs", "ours is"
     );
     for case in measured {
-        let own = case.of(Proxy::Polyrpc);
+        let own = case.series(Proxy::Polyrpc);
         for series in &case.series {
             let optional = |figure: fn(&Outcome) -> Option<f64>| {
                 let spread = series.spread(|outcome| figure(outcome).unwrap_or(f64::NAN));

@@ -137,9 +137,9 @@ fn window(runtime: &Runtime, client: &Client) -> io::Result<Window> {
 impl Measured {
     /// Additional cost of a server over the plain one, within each round.
     fn more(&self, kind: Kind) -> Option<Spread> {
-        let of = |kind| self.series.iter().find(|series| series.subject == kind);
-        let pairs = of(kind)?.rounds.iter().zip(&of(Kind::Plain)?.rounds);
-        Spread::of(
+        let series = |kind| self.series.iter().find(|series| series.subject == kind);
+        let pairs = series(kind)?.rounds.iter().zip(&series(Kind::Plain)?.rounds);
+        Spread::from_figures(
             pairs.filter_map(|(own, plain)| Some(own.as_ref().ok()?.cpu_us - plain.as_ref().ok()?.cpu_us)),
         )
     }

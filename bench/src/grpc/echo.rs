@@ -148,19 +148,20 @@ fn a_call(ns: u64, calls: u64) -> f64 {
 }
 
 impl Measured {
-    fn of(&self, peer: Peer) -> Option<&Series<Peer, Outcome>> {
+    fn series(&self, peer: Peer) -> Option<&Series<Peer, Outcome>> {
         self.series.iter().find(|series| series.subject == peer)
     }
 
     pub(super) fn bars(&self) -> Vec<Bar> {
-        let own = self.of(Peer::Polyrpc);
+        let own = self.series(Peer::Polyrpc);
         let clean = |peers: &[Peer]| {
             peers
                 .iter()
-                .all(|&peer| self.of(peer).is_some_and(|series| series.rounds.iter().all(Result::is_ok)))
+                .all(|&peer| self.series(peer).is_some_and(|series| series.rounds.iter().all(Result::is_ok)))
         };
         let ratios = self.case.ratios.iter().map(|&(peer, limit)| {
-            let ratio = own.zip(self.of(peer)).and_then(|(own, other)| own.ratio(other, |o| o.server_cpu_us));
+            let ratio =
+                own.zip(self.series(peer)).and_then(|(own, other)| own.ratio(other, |o| o.server_cpu_us));
             Bar {
                 name: format!("grpc_{}_of_{}", self.name, peer.as_str()),
                 value: ratio.map(|ratio| ratio.median),
@@ -219,7 +220,7 @@ impl Measured {
                 .map_or_else(dash, |spread| format!("{:.2}", spread.median))
         };
         let ratio = self
-            .of(Peer::Polyrpc)
+            .series(Peer::Polyrpc)
             .filter(|_| series.subject != Peer::Polyrpc)
             .and_then(|own| own.ratio(series, |outcome| outcome.server_cpu_us));
         println!(

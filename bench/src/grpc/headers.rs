@@ -159,12 +159,12 @@ impl Case {
         Self { entries, is_same, limit, series }
     }
 
-    fn of(&self, subject: Subject) -> Option<&Series<Subject, f64>> {
+    fn series(&self, subject: Subject) -> Option<&Series<Subject, f64>> {
         self.series.iter().find(|series| series.subject == subject)
     }
 
     fn ratio(&self, subject: Subject) -> Option<Spread> {
-        self.of(Subject::Polyrpc)?.ratio(self.of(subject)?, |cost| *cost)
+        self.series(Subject::Polyrpc)?.ratio(self.series(subject)?, |cost| *cost)
     }
 
     fn bars(&self, options: &HeadersOptions) -> impl Iterator<Item = Bar> {

@@ -113,13 +113,13 @@ fn settle(server: &mut Child) -> io::Result<Vitals> {
 }
 
 impl Measured {
-    fn of(&self, peer: Peer) -> Option<&Series<Peer, Outcome>> {
+    fn series(&self, peer: Peer) -> Option<&Series<Peer, Outcome>> {
         self.series.iter().find(|series| series.subject == peer)
     }
 
     /// Bars: less CPU time per call than grpc-go on one thread, and little memory per connection if measurable.
     pub(super) fn bars(&self) -> Vec<Bar> {
-        let (own, go) = (self.of(Peer::Polyrpc), self.of(Peer::GrpcGoOneThread));
+        let (own, go) = (self.series(Peer::Polyrpc), self.series(Peer::GrpcGoOneThread));
         let clean = [own, go].iter().flatten().all(|series| series.rounds.iter().all(Result::is_ok));
         let ratio = own.zip(go).and_then(|(own, go)| own.ratio(go, |outcome| outcome.server_cpu_us));
         let kib = own.and_then(|own| own.spread(|outcome| outcome.connection_kib));

@@ -136,14 +136,14 @@ impl Case {
         Self { size, limit, series }
     }
 
-    fn of(&self, protocol: Protocol, is_before: bool) -> Option<&Series<Subject>> {
+    fn series(&self, protocol: Protocol, is_before: bool) -> Option<&Series<Subject>> {
         self.series.iter().find(|series| series.subject == Subject { protocol, is_before })
     }
 
     /// Ratio of gRPC's CPU time per call to baidu_std's in the same rounds.
     fn ratio(&self, is_before: bool) -> Option<Spread> {
-        let of = |protocol| self.of(protocol, is_before);
-        of(Protocol::Grpc)?.ratio(of(Protocol::BaiduStd)?, Outcome::cpu_us)
+        let series = |protocol| self.series(protocol, is_before);
+        series(Protocol::Grpc)?.ratio(series(Protocol::BaiduStd)?, Outcome::cpu_us)
     }
 
     fn bar(&self) -> Option<Bar> {
@@ -158,8 +158,8 @@ impl Case {
 
 /// The bar for the longest messages: their cost grows no faster than their length.
 fn growth(cases: &[Case]) -> Option<Bar> {
-    let of = |size| cases.iter().find(|case| case.size == size)?.of(Protocol::Grpc, false);
-    let (long, longest) = (of(4 << 20)?, of(16 << 20)?);
+    let series = |size| cases.iter().find(|case| case.size == size)?.series(Protocol::Grpc, false);
+    let (long, longest) = (series(4 << 20)?, series(16 << 20)?);
     Some(Bar {
         name: "large_grpc_16m_of_four_4m".to_owned(),
         value: longest.ratio(long, Outcome::cpu_us).map(|ratio| ratio.median / 4.0),

@@ -133,13 +133,13 @@ impl Case {
         Self { callers, size, series }
     }
 
-    fn of(&self, spoken: Spoken) -> Option<&Series<Spoken>> {
+    fn series(&self, spoken: Spoken) -> Option<&Series<Spoken>> {
         self.series.iter().find(|series| series.subject == spoken)
     }
 
     /// Ratio of the CPU time per call to baidu_std's in the same rounds.
     fn ratio(&self, spoken: Spoken) -> Option<Spread> {
-        self.of(spoken)?.ratio(self.of(Spoken::BaiduStd)?, Outcome::cpu_us)
+        self.series(spoken)?.ratio(self.series(Spoken::BaiduStd)?, Outcome::cpu_us)
     }
 
     fn bars(&self) -> impl Iterator<Item = Bar> {

@@ -39,7 +39,7 @@ fn print_table(title: &str, first: &str, cases: &[Case], label: impl Fn(&Case) -
 }
 
 fn figure(case: &Case, spoken: Spoken, figure: impl Fn(&Outcome) -> f64, digits: usize) -> String {
-    let median = case.of(spoken).and_then(|series| series.spread(figure)).map(|spread| spread.median);
+    let median = case.series(spoken).and_then(|series| series.spread(figure)).map(|spread| spread.median);
     let text = median.map_or_else(dash, |median| format!("{median:.digits$}"));
     format!("{text:>16}")
 }

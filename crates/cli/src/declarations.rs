@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 
 /// The full names of all services, sorted.
 pub(crate) fn services(files: &[FileDescriptorProto]) -> Vec<String> {
-    let of = |file: &FileDescriptorProto| {
+    let full_names = |file: &FileDescriptorProto| {
         let package = file.package().to_owned();
         file.service.iter().map(move |service| join(&package, service.name())).collect::<Vec<_>>()
     };
-    let mut names: Vec<_> = files.iter().flat_map(of).collect();
+    let mut names: Vec<_> = files.iter().flat_map(full_names).collect();
     names.sort_unstable();
     names
 }

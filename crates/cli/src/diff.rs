@@ -88,7 +88,7 @@ fn answers(path: &PathBuf, filter: &Filter) -> Result<Answers, Failure> {
     let mut answers = Answers::new();
     files::for_each_call(std::slice::from_ref(path), filter, |schemas: &DeclaredMessages, call| {
         let Some(outcome) = &call.outcome else { return Ok(true) };
-        let declared = schemas.of(&call);
+        let declared = schemas.messages(&call);
         let request = match schemas.request(&call) {
             Some(Ok(tree)) => sorted(tree).to_string(),
             Some(Err(_)) | None => {

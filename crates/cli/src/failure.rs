@@ -61,7 +61,7 @@ impl Failure {
     }
 
     /// Failure of a call of the server at `url`.
-    pub(crate) fn of_call(status: &Status, url: &str) -> Self {
+    pub(crate) fn from_status(status: &Status, url: &str) -> Self {
         let failure = Self { status: Some(Box::new(status.clone())), ..Self::new(status.to_string()) };
         let refused = status.code() == Code::Unavailable && status.message().contains("refused");
         let url = Url::parse(url).filter(|_| refused);

@@ -49,12 +49,12 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
 
 fn text(options: &Options) -> Result<String, Failure> {
     match options.files.described()? {
-        Some(described) => by_files(&described, options),
-        None => by_reflection(options),
+        Some(described) => list_files(&described, options),
+        None => list_by_reflection(options),
     }
 }
 
-fn by_files(described: &SchemaSource, options: &Options) -> Result<String, Failure> {
+fn list_files(described: &SchemaSource, options: &Options) -> Result<String, Failure> {
     let set = FileDescriptorSet::decode(described.encoded());
     let files = set.map_err(|error| Failure::new(format!("{}: {error}", described.source())))?.file;
     let services = declarations::services(&files);
@@ -66,7 +66,7 @@ fn by_files(described: &SchemaSource, options: &Options) -> Result<String, Failu
     }
 }
 
-fn by_reflection(options: &Options) -> Result<String, Failure> {
+fn list_by_reflection(options: &Options) -> Result<String, Failure> {
     let client = options.client(&options.url)?;
     terminal::block_on(async {
         match client.protocol() {
@@ -78,7 +78,7 @@ fn by_reflection(options: &Options) -> Result<String, Failure> {
 }
 
 async fn query(client: &Client, options: &Options) -> Result<String, Failure> {
-    match by_grpcs_reflection(client, options, options.trace()).await {
+    match grpc_reflection(client, options, options.trace()).await {
         Ok(Answer::Text(text)) => Ok(text),
         Ok(Answer::Unknown(services)) => Err(options.unknown_name(&services)),
         Err(error) => Err(failed(&error, options).await),
@@ -92,7 +92,7 @@ enum Answer {
     Unknown(Vec<String>),
 }
 
-async fn by_grpcs_reflection(client: &Client, options: &Options, trace: Trace) -> Result<Answer, Error> {
+async fn grpc_reflection(client: &Client, options: &Options, trace: Trace) -> Result<Answer, Error> {
     let mut reflection = Reflection::new(client, options.query_options())
         .traced(move |method, query, failure| trace.show(method, query, failure));
     let Some(name) = &options.name else {
@@ -174,12 +174,12 @@ async fn call_grpc_reflection(client: &Client, options: &Options) -> Result<Stri
     };
     let url = by_grpc(&options.url).ok_or_else(refused)?;
     let other = options.client(&url)?;
-    match timeout(QUERY_TIMEOUT, by_grpcs_reflection(&other, options, options.trace().by(&url))).await {
+    match timeout(QUERY_TIMEOUT, grpc_reflection(&other, options, options.trace().with_url(&url))).await {
         Ok(Ok(Answer::Text(text))) => Ok(text),
         Ok(Ok(Answer::Unknown(services))) => Err(options.unknown_name(&services)),
         // If nothing listens there, gRPC is not the reason.
         Ok(Err(error)) if error.message().starts_with("cannot connect") => {
-            Err(Failure::of_call(error.status(), &options.url))
+            Err(Failure::from_status(error.status(), &options.url))
         }
         Ok(Err(error)) => Err(refused().or_reason(&what, error.status())),
         Err(_) => Err(refused().or_reason(&what, &late())),
@@ -197,7 +197,7 @@ async fn failed(error: &Error, options: &Options) -> Failure {
         Code::Unimplemented => Failure::new("the server has no reflection")
             .with_hint("name a .proto that describes it with --proto FILE"),
         _ => {
-            let failure = Failure::of_call(status, &options.url);
+            let failure = Failure::from_status(status, &options.url);
             match protocol_probe::may_be_of_another_protocol(status) && !failure.has_hint() {
                 true => failure
                     .or_hint(protocol_probe::hint(&options.url, &options.common, &options.trace()).await),
@@ -221,7 +221,7 @@ impl Options {
     }
 
     fn trace(&self) -> Trace {
-        Trace::of(&self.url, self.verbose, self.json)
+        Trace::new(&self.url, self.verbose, self.json)
     }
 
     fn query_options(&self) -> CallOptions {

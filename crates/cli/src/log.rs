@@ -22,7 +22,7 @@ use crate::terminal;
 pub(crate) fn install(wanted: Option<Targets>, usual: LevelFilter) -> Result<LogFilter, Failure> {
     let filter = match wanted {
         Some(wanted) => wanted,
-        None => of_environment()?.unwrap_or_else(|| usual_filter(usual)),
+        None => from_environment()?.unwrap_or_else(|| usual_filter(usual)),
     };
     let lines = fmt::layer().with_writer(io::stderr).with_ansi(terminal::is_coloured(&io::stderr()));
     // On a terminal the user sees when a line appears; a file needs timestamps.
@@ -64,7 +64,7 @@ pub(crate) fn filter(text: &str) -> Result<Targets, String> {
     }
 }
 
-fn of_environment() -> Result<Option<Targets>, Failure> {
+fn from_environment() -> Result<Option<Targets>, Failure> {
     match env::var("RUST_LOG") {
         Ok(text) if text.trim().is_empty() => Ok(None),
         Ok(text) => text.parse().map(Some).map_err(|error| Failure::new(format!("RUST_LOG: {error}"))),

@@ -54,10 +54,10 @@ impl Url {
     }
 
     /// Creates the URL of a server from `scheme?parameters` and its address.
-    pub(crate) fn of_server(scheme: &str, address: &Address) -> Self {
+    pub(crate) fn from_server(scheme: &str, address: &Address) -> Self {
         let (protocol, query) = scheme.split_once('?').unwrap_or((scheme, ""));
         let (place, transport) = match address {
-            Address::Unix(path) => (of_socket(path), None),
+            Address::Unix(path) => (encode_socket_path(path), None),
             Address::Kcp(place) => (place.clone(), Some("kcp")),
             Address::Quic(place) => (place.clone(), Some("quic")),
             address => (address.to_string(), None),
@@ -113,7 +113,7 @@ impl fmt::Display for Url {
 }
 
 /// Percent-encodes the path of a socket. Makes it absolute: without a leading slash it would be a host.
-fn of_socket(path: &Path) -> String {
+fn encode_socket_path(path: &Path) -> String {
     let path = path::absolute(path).unwrap_or_else(|_| path.to_owned());
     path.display().to_string().replace('%', "%25").replace('?', "%3F").replace('#', "%23")
 }
@@ -189,13 +189,13 @@ mod tests {
             ("grpc", "quic://h:1", "grpc://h:1?transport=quic"),
             ("rpcx", "unix:/run/a%b?c", "rpcx:///run/a%25b%3Fc"),
         ] {
-            let url_of_server = Url::of_server(scheme, &address.parse().unwrap()).to_string();
+            let url_of_server = Url::from_server(scheme, &address.parse().unwrap()).to_string();
             assert_eq!(url_of_server, url);
             if !address.starts_with("quic") {
                 assert!(polyrpc::Client::new(&url_of_server).is_ok(), "{url}");
             }
         }
-        let relative = Url::of_server("rpcx", &Address::Unix("x.sock".into()));
+        let relative = Url::from_server("rpcx", &Address::Unix("x.sock".into()));
         assert!(relative.socket().is_some_and(|path| path.ends_with("/x.sock")), "{relative}");
     }
 

@@ -335,7 +335,7 @@ impl State {
     pub(crate) fn stats(&self) -> Vec<ServerStats> {
         let (servers, now) = (self.servers(), Instant::now());
         let history = self.history();
-        servers.iter().filter_map(|server| ServerStats::of(server, &history, now)).collect()
+        servers.iter().filter_map(|server| ServerStats::collect(server, &history, now)).collect()
     }
 
     /// Returns all metrics, each once.

@@ -68,7 +68,7 @@ struct Recent {
 
 impl ServerStats {
     /// Returns the state of a server; `None` if it is gone.
-    pub(crate) fn of(server: &ObservedServer, history: &History, now: Instant) -> Option<Self> {
+    pub(crate) fn collect(server: &ObservedServer, history: &History, now: Instant) -> Option<Self> {
         let monitor = &server.monitor;
         let (load, started) = (monitor.load()?, monitor.started()?);
         let metrics = monitor.metrics();
@@ -148,14 +148,14 @@ impl MethodStats {
         history: &History,
         now: Instant,
     ) -> Self {
-        let protocols = by_protocol.iter().map(ProtocolCounts::of).collect();
+        let protocols = by_protocol.iter().map(ProtocolCounts::new).collect();
         let totals = by_protocol.into_iter().reduce(|sum, method| sum.merged(&method));
         let key = MethodKey { server, service: info.service.clone(), method: info.name.clone() };
         let (recent, buckets) = totals.as_ref().map_or_else(Default::default, |totals| {
             match history.recent(&key, totals, now) {
-                Some((recent, seconds)) => (Recent::of(&recent, seconds), recent.buckets()),
+                Some((recent, seconds)) => (Recent::new(&recent, seconds), recent.buckets()),
                 // The period began before the first sample.
-                None => (Recent::of(totals, 10.0), totals.buckets()),
+                None => (Recent::new(totals, 10.0), totals.buckets()),
             }
         });
         Self { info, totals, protocols, recent, buckets }
@@ -227,7 +227,7 @@ impl MethodStats {
 }
 
 impl ProtocolCounts {
-    fn of(method: &layers::MethodStats) -> Self {
+    fn new(method: &layers::MethodStats) -> Self {
         Self {
             protocol: method.protocol,
             started: method.started,
@@ -239,7 +239,7 @@ impl ProtocolCounts {
 }
 
 impl Recent {
-    fn of(recent: &layers::MethodStats, seconds: f64) -> Self {
+    fn new(recent: &layers::MethodStats, seconds: f64) -> Self {
         Self {
             per_second: recent.succeeded as f64 / seconds,
             errors_per_second: recent.failed as f64 / seconds,

@@ -73,17 +73,23 @@ async fn heap_is_profiled() {
     let () = client.call("Shop/Fill", &()).await.unwrap();
     until(|| shelf.lock().unwrap().len() == 1).await;
     let profile = asked(&admin, "/hotspots/heap?format=json", "").json()["data"]["profile"].clone();
-    let of = |row: &&serde_json::Value| {
+    let is_wanted = |row: &&serde_json::Value| {
         row["name"].as_str().is_some_and(|name| name.contains("fill_the_warehouse") && !name.contains("{"))
     };
-    let row = profile["functions"].as_array().unwrap().iter().find(of).unwrap_or_else(|| panic!("{profile}"));
+    let row = profile["functions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(is_wanted)
+        .unwrap_or_else(|| panic!("{profile}"));
     let (total, wanted) = (row["total"].as_f64().unwrap(), (SIZE * BLOCKS) as f64);
     assert!((0.8..1.25).contains(&(total / wanted)), "{total} of {wanted} bytes");
     // What was allocated between two profiles.
     let grown =
         asked(&admin, &format!("/hotspots/heap?view={}&base={before}&format=json", profile["id"]), "").json();
     let grown =
-        grown["data"]["profile"]["functions"].as_array().unwrap().iter().find(of).unwrap()["grown"].clone();
+        grown["data"]["profile"]["functions"].as_array().unwrap().iter().find(is_wanted).unwrap()["grown"]
+            .clone();
     assert!(grown.as_f64().is_some_and(|grown| grown > 0.0), "{grown}");
     let html = asked(&admin, "/hotspots/heap", "User-Agent: Mozilla/5.0\r\n").body;
     assert!(html.contains("name=take") && !html.contains("<svg"), "{html}");

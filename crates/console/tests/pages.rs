@@ -221,8 +221,8 @@ async fn channels_have_the_servers_of_clients_while_they_are_observed() {
         (Some("a<b>\"c"), Some("rpcx"))
     );
     let servers = channels[0]["servers"].as_array().unwrap();
-    let of = |address: &str| servers.iter().find(|row| row["address"] == format!("tcp@{address}")).unwrap();
-    let (here, away) = (of(&server.address().to_string()), of(&gone.to_string()));
+    let row = |address: &str| servers.iter().find(|row| row["address"] == format!("tcp@{address}")).unwrap();
+    let (here, away) = (row(&server.address().to_string()), row(&gone.to_string()));
     assert_eq!(
         (here["available"].as_bool(), here["attempts"].as_u64()),
         (Some(true), Some(20)),

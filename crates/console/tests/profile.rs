@@ -147,9 +147,9 @@ fn text_and_json_name_the_function_and_the_method(admin: &AdminHandle) {
     let labelled = profile["methods"][0]["weight"].as_u64().unwrap();
     let samples = profile["samples"].as_u64().unwrap();
     let functions = profile["functions"].as_array().unwrap();
-    let of =
+    let is_wanted =
         |row: &&serde_json::Value| row["name"].as_str().is_some_and(|name| name.contains("grind_the_coffee"));
-    let total = functions.iter().filter(of).filter_map(|row| row["total"].as_u64()).max().unwrap();
+    let total = functions.iter().filter(is_wanted).filter_map(|row| row["total"].as_u64()).max().unwrap();
     assert!(samples >= 10 && total * 2 > samples, "{total} of {samples}");
     // Every sample of the function is one of the method, but for a poll that was under way; its label is in no stack.
     assert!(labelled + 2 >= total && labelled <= samples, "{labelled} of {samples}, {total} of the function");

@@ -20,7 +20,7 @@ struct Lines(BufReader<TcpStream>);
 
 impl Lines {
     /// Sends a request, and reads until the first line of the body.
-    fn of(admin: &AdminHandle, target: &str) -> Self {
+    fn open(admin: &AdminHandle, target: &str) -> Self {
         let mut stream = TcpStream::connect(admin.address().to_string()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let request = format!("GET {target} HTTP/1.0\r\nHost: {}\r\n\r\n", admin.address());
@@ -54,7 +54,7 @@ async fn calls_are_shown_as_they_end() {
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     // No call before the tap: the server ends a call a little after its client has the reply.
     let rpcx = client(&server, "rpcx");
-    let mut lines = Lines::of(&admin, "/tap?seconds=60&count=2&side=server&method=add;fail&protocol=rpcx");
+    let mut lines = Lines::open(&admin, "/tap?seconds=60&count=2&side=server&method=add;fail&protocol=rpcx");
     assert!(lines.next().starts_with("# Calls as they end"));
     // Neither the protocol nor the method of these is wanted.
     let _: i64 = client(&server, "grpc").call("add", &(1, 2)).await.unwrap();
@@ -75,7 +75,7 @@ async fn lines_of_json_have_a_version() {
     let (console, server) = observed(services()).await;
     let admin = Admin::on("127.0.0.1:0").anonymous(Role::Call).start(&console).unwrap();
     let target = "/tap?format=json&seconds=60&count=1&status=failed&side=server&values&peer=127.0.0.1";
-    let mut lines = Lines::of(&admin, target);
+    let mut lines = Lines::open(&admin, target);
     let json = |line: String| serde_json::from_str::<serde_json::Value>(&line).unwrap();
     let head = json(lines.next());
     assert_eq!((head["version"].as_u64(), head["page"].as_str()), (Some(1), Some("tap")));
@@ -107,7 +107,7 @@ async fn page_needs_no_script_and_follows_with_one() {
     let ask = move || send(&address, "GET", "/tap?method=add&seconds=20&count=3", browser, "").body;
     let html = tokio::task::spawn_blocking(ask).await.unwrap();
     assert_eq!(html.matches("<th scope=row>add</th>").count(), 3, "{html}");
-    let mut events = Lines::of(&admin, "/console/live?path=%2Ftap%3Fmethod%3Dadd");
+    let mut events = Lines::open(&admin, "/console/live?path=%2Ftap%3Fmethod%3Dadd");
     while !events.next().contains("<th scope=row>add</th>") {}
     calls.abort();
 }
@@ -117,7 +117,7 @@ async fn rate_and_taps_are_bounded() {
     let _alone = ALONE.lock().await;
     let (console, server) = observed(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
-    let mut lines = Lines::of(&admin, "/tap?seconds=1&rate=5&side=server&method=add");
+    let mut lines = Lines::open(&admin, "/tap?seconds=1&rate=5&side=server&method=add");
     lines.next();
     let rpcx = client(&server, "rpcx");
     let end = Instant::now() + Duration::from_millis(900);

@@ -11,7 +11,7 @@ pub struct Comments(HashMap<String, String>);
 
 impl Comments {
     /// Reads the comments of a serialized `FileDescriptorSet`. Malformed parts have none.
-    pub fn of_set(set: &[u8]) -> Self {
+    pub fn from_set(set: &[u8]) -> Self {
         let mut comments = HashMap::new();
         for file in fields(set, 1) {
             read_file(file, &mut comments);
@@ -20,7 +20,7 @@ impl Comments {
     }
 
     /// Returns the comment of a declaration without its markers: the one before it, or else the one after it.
-    pub fn of(&self, full_name: &str) -> Option<&str> {
+    pub fn comment(&self, full_name: &str) -> Option<&str> {
         self.0.get(full_name).map(String::as_str)
     }
 }
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn comments_are_found_by_full_name() {
-        let comments = Comments::of_set(&set(true));
+        let comments = Comments::from_set(&set(true));
         for (name, comment) in [
             ("shop.Order", Some("What a customer wants.\n\n  Indented.")),
             ("shop.Order.id", Some("Chosen by the customer.")),
@@ -186,19 +186,19 @@ mod tests {
             ("shop.Order.lines", None),
             ("Order", None),
         ] {
-            assert_eq!(comments.of(name), comment, "{name}");
+            assert_eq!(comments.comment(name), comment, "{name}");
         }
-        assert_eq!(Comments::of_set(&set(false)).of("shop.Order"), None);
+        assert_eq!(Comments::from_set(&set(false)).comment("shop.Order"), None);
     }
 
     #[test]
     fn set_that_is_cut_anywhere_or_changed_does_not_panic() {
         let set = set(true);
         for end in 0..set.len() {
-            Comments::of_set(&set[..end]);
+            Comments::from_set(&set[..end]);
             let mut changed = set.clone();
             changed[end] ^= 0x55;
-            Comments::of_set(&changed);
+            Comments::from_set(&changed);
         }
     }
 }

@@ -15,7 +15,8 @@ use crate::{Content, Definitions, Method, ProtoFiles};
 /// If messages of the same name are declared in different ways.
 pub fn json_schema(methods: &[Method], dialect: Json) -> Result<Value, String> {
     let mut definitions = Definitions::new(dialect, PLACE).exclusive_oneofs();
-    let mut described: Vec<_> = methods.iter().map(|method| of_method(&mut definitions, method)).collect();
+    let mut described: Vec<_> =
+        methods.iter().map(|method| describe_method(&mut definitions, method)).collect();
     let mut document = match described.len() {
         1 => described.remove(0),
         _ => {
@@ -44,7 +45,7 @@ impl ProtoFiles {
     }
 }
 
-fn of_method(definitions: &mut Definitions, method: &Method) -> Map<String, Value> {
+fn describe_method(definitions: &mut Definitions, method: &Method) -> Map<String, Value> {
     let mut schema = Map::new();
     schema.insert("title".into(), method.target().into());
     if let Some(text) = &method.description {

@@ -18,7 +18,7 @@ pub struct ProtoFiles {
 impl ProtoFiles {
     /// Reads the comments of a pool, if it has some.
     pub fn new(pool: Pool) -> Self {
-        let comments = Arc::new(Comments::of_set(pool.encoded()));
+        let comments = Arc::new(Comments::from_set(pool.encoded()));
         Self { pool, comments }
     }
 
@@ -50,7 +50,7 @@ impl ProtoFiles {
             input: content(method.input()),
             output: content(method.output()),
             stream_type,
-            description: self.comments.of(&format!("{service}.{}", method.name())).map(str::to_owned),
+            description: self.comments.comment(&format!("{service}.{}", method.name())).map(str::to_owned),
             no_side_effects: method.has_no_side_effects(),
             idempotent: method.is_idempotent(),
             deprecated: method.is_deprecated(),
@@ -123,13 +123,13 @@ impl Method {
     /// [`descriptors`](polyrpc::server::Monitor::descriptors).
     ///
     /// [`Monitor::methods`]: polyrpc::server::Monitor::methods
-    pub fn of_server(methods: &[MethodInfo], descriptors: &[Pool]) -> Vec<Self> {
+    pub fn from_server(methods: &[MethodInfo], descriptors: &[Pool]) -> Vec<Self> {
         let files: Vec<_> = descriptors.iter().map(|pool| ProtoFiles::new(pool.clone())).collect();
         let own = methods.iter().filter(|info| !info.is_standard);
-        own.map(|info| Self::of_info(info, &files)).collect()
+        own.map(|info| Self::from_info(info, &files)).collect()
     }
 
-    fn of_info(info: &MethodInfo, files: &[ProtoFiles]) -> Self {
+    fn from_info(info: &MethodInfo, files: &[ProtoFiles]) -> Self {
         let declared = info
             .messages
             .as_ref()
@@ -147,7 +147,7 @@ impl Method {
 
     /// Returns the methods that `.fbs` files declare.
     #[cfg(feature = "fbs")]
-    pub fn of_fbs(schema: &Arc<polyrpc_build::fbs::Schema>) -> Vec<Self> {
+    pub fn from_fbs(schema: &Arc<polyrpc_build::fbs::Schema>) -> Vec<Self> {
         let mut methods = Vec::new();
         for service in &schema.services {
             for method in &service.methods {

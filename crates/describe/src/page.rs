@@ -59,7 +59,7 @@ impl OpenApiPage {
     /// If a pattern selects nothing, or the methods cannot be described together.
     pub fn start(&self, server: &ServerHandle) -> Result<(), String> {
         let monitor = server.monitor();
-        self.offer(&Method::of_server(&monitor.methods(), &monitor.descriptors()))
+        self.offer(&Method::from_server(&monitor.methods(), &monitor.descriptors()))
     }
 
     /// Describes these methods from now on, for servers that forward calls instead of having the methods, such as

@@ -81,7 +81,7 @@ struct Lines {
 }
 
 impl Lines {
-    fn of(config: &Config) -> Self {
+    fn new(config: &Config) -> Self {
         Self {
             tools: config.mcp.as_ref().map_or(0, |spec| spec.line),
             page: config.openapi.as_ref().map_or(0, |spec| spec.line),
@@ -93,7 +93,7 @@ impl Documents {
     pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
         let tools = config.mcp.as_deref().map(tools).transpose();
         let page = config.openapi.as_deref().map(page).transpose();
-        let lines = Lines::of(config);
+        let lines = Lines::new(config);
         Ok(Self {
             tools: tools.map_err(|text| ConfigError::new(lines.tools, format!("[mcp]: {text}")))?,
             page: page.map_err(|text| ConfigError::new(lines.page, format!("[openapi]: {text}")))?,

@@ -53,7 +53,7 @@ impl<'a> Segment<'a> {
         let word =
             |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let data = usize::try_from(word(20)).ok().and_then(|len| rest.split_at_checked(len));
-        let (Some((data, rest)), Some(command)) = (data, Command::of(header[4])) else {
+        let (Some((data, rest)), Some(command)) = (data, Command::from_byte(header[4])) else {
             return Some(Err(MalformedSegment));
         };
         *bytes = rest;
@@ -86,7 +86,7 @@ impl<'a> Segment<'a> {
 }
 
 impl Command {
-    fn of(byte: u8) -> Option<Self> {
+    fn from_byte(byte: u8) -> Option<Self> {
         [Self::Push, Self::Ack, Self::Ask, Self::Tell, Self::End]
             .into_iter()
             .find(|&command| command as u8 == byte)

@@ -123,7 +123,7 @@ impl Outcome {
         if let Some(lost) = &mut all.lost {
             lost.for_good = everywhere;
         }
-        all.verdict = Verdict::of_open_loop(&all.counts, &all.own_lag);
+        all.verdict = Verdict::for_open_loop(&all.counts, &all.own_lag);
         all
     }
 

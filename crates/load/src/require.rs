@@ -101,7 +101,7 @@ impl Requirement {
 impl Quantity {
     fn measure(self, outcome: &Outcome) -> Option<f64> {
         match self {
-            Self::Time(times, statistic) => statistic.of(&match times {
+            Self::Time(times, statistic) => statistic.value(&match times {
                 Times::Response => outcome.response(),
                 Times::ResponseOfAll => outcome.response_of_all(),
                 Times::Service => outcome.service.clone(),
@@ -124,7 +124,7 @@ impl Quantity {
 }
 
 impl Statistic {
-    fn of(self, histogram: &Histogram<u64>) -> Option<f64> {
+    fn value(self, histogram: &Histogram<u64>) -> Option<f64> {
         match self {
             _ if histogram.is_empty() => None,
             Self::Mean => Some(histogram.mean()),

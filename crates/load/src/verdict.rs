@@ -61,7 +61,7 @@ impl Verdict {
     }
 
     /// Verdict on an open loop.
-    pub(crate) fn of_open_loop(counts: &Counts, own_lag: &hdrhistogram::Histogram<u64>) -> Self {
+    pub(crate) fn for_open_loop(counts: &Counts, own_lag: &hdrhistogram::Histogram<u64>) -> Self {
         if counts.planned == 0 {
             return Self::NothingMeasured;
         }
@@ -82,7 +82,7 @@ impl Verdict {
     }
 
     /// Verdict on a closed loop, whose callers plan nothing.
-    pub(crate) fn of_closed_loop(counts: &Counts) -> Self {
+    pub(crate) fn for_closed_loop(counts: &Counts) -> Self {
         match counts.sent {
             0 => Self::NothingMeasured,
             _ => Self::Valid,
@@ -130,7 +130,7 @@ mod tests {
         let mut lag = histogram();
         lag.record_n(10_000, calls - late).unwrap();
         lag.record_n(50_000_000, late).unwrap();
-        Verdict::of_open_loop(&Counts { planned: calls, sent: calls, ..counts }, &lag)
+        Verdict::for_open_loop(&Counts { planned: calls, sent: calls, ..counts }, &lag)
     }
 
     #[test]
@@ -154,6 +154,6 @@ mod tests {
                 "{verdict}"
             );
         }
-        assert!(!Verdict::of_closed_loop(&Counts::default()).is_valid());
+        assert!(!Verdict::for_closed_loop(&Counts::default()).is_valid());
     }
 }

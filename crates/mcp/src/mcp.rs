@@ -61,7 +61,7 @@ impl Mcp {
     /// If a pattern selects nothing, or names a method that cannot be a tool.
     pub fn start(&self, server: &ServerHandle) -> Result<Arc<Tools>, ToolsError> {
         let monitor = server.monitor();
-        let methods = Method::of_server(&monitor.methods(), &monitor.descriptors());
+        let methods = Method::from_server(&monitor.methods(), &monitor.descriptors());
         let tools = self.offer(&methods)?;
         self.connect(server.connector());
         Ok(tools)

@@ -72,7 +72,7 @@ struct Durations {
 }
 
 impl Durations {
-    fn of(meter: &Meter) -> Self {
+    fn new(meter: &Meter) -> Self {
         let histogram = |name: &'static str, what: &'static str| {
             let histogram = meter.f64_histogram(name).with_unit("s").with_description(what);
             histogram.with_boundaries(BOUNDARIES.to_vec()).build()
@@ -120,7 +120,7 @@ where
     /// seconds.
     #[must_use]
     pub fn meter(self, meter: &Meter) -> Self {
-        Self(Arc::new(Shared { durations: Some(Durations::of(meter)), ..(*self.0).clone() }))
+        Self(Arc::new(Shared { durations: Some(Durations::new(meter)), ..(*self.0).clone() }))
     }
 
     /// Sets the names of spans. Default: `package.Service/Method`.
@@ -142,7 +142,7 @@ where
             Some(_) => begun.protocol.as_str().to_owned(),
         };
         let (now, clock) = (SystemTime::now(), Instant::now());
-        let all: Vec<_> = shared.iter().cloned().chain(of_span(&begun, topic)).collect();
+        let all: Vec<_> = shared.iter().cloned().chain(span_attributes(&begun, topic)).collect();
         let builder = self.0.tracer.span_builder(name).with_kind(kind).with_attributes(all);
         let span = self.0.tracer.build_with_context(builder.with_start_time(now), parent);
         let trace = current_trace(span.span_context());
@@ -183,7 +183,7 @@ fn shared(call: &CallStart<'_>, topic: Option<&str>, target: Option<(&str, Optio
 }
 
 /// Returns attributes whose cardinality is too high for metrics.
-fn of_span<'a>(call: &CallStart<'a>, topic: Option<&'a str>) -> impl Iterator<Item = KeyValue> + 'a {
+fn span_attributes<'a>(call: &CallStart<'a>, topic: Option<&'a str>) -> impl Iterator<Item = KeyValue> + 'a {
     let topic = topic.map(|topic| KeyValue::new("rpc.method_original", topic.to_owned()));
     let peer = call.peer.and_then(|peer| peer.address()).map(|address| {
         [

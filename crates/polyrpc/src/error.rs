@@ -255,23 +255,26 @@ mod tests {
 
     #[test]
     fn any_error_converts_and_only_strings_and_statuses_are_exposed() {
-        fn of<E: Into<BoxError> + 'static>(error: E) -> (Code, String) {
+        fn code_and_text<E: Into<BoxError> + 'static>(error: E) -> (Code, String) {
             let failure = Failure::from(error);
             (failure.code(), failure.message().to_owned())
         }
         let exposed = |text: &str| (Code::Unknown, text.to_owned());
         let hidden = (Code::Internal, "internal error".to_owned());
-        assert_eq!(of("words"), exposed("words"));
-        assert_eq!(of(String::from("words")), exposed("words"));
-        assert_eq!(of(Cow::Borrowed("words")), exposed("words"));
-        assert_eq!(of(std::io::Error::other("hunter2")), hidden);
-        assert_eq!(of(BoxError::from("hunter2")), hidden);
-        assert_eq!(of(anyhow::anyhow!("hunter2")), hidden);
+        assert_eq!(code_and_text("words"), exposed("words"));
+        assert_eq!(code_and_text(String::from("words")), exposed("words"));
+        assert_eq!(code_and_text(Cow::Borrowed("words")), exposed("words"));
+        assert_eq!(code_and_text(std::io::Error::other("hunter2")), hidden);
+        assert_eq!(code_and_text(BoxError::from("hunter2")), hidden);
+        assert_eq!(code_and_text(anyhow::anyhow!("hunter2")), hidden);
         let found = (Code::NotFound, "x".to_owned());
-        assert_eq!(of(BoxError::from(Status::not_found("x"))), found);
-        assert_eq!(of(BoxError::from(Error::new(Code::NotFound, "x"))), found);
+        assert_eq!(code_and_text(BoxError::from(Status::not_found("x"))), found);
+        assert_eq!(code_and_text(BoxError::from(Error::new(Code::NotFound, "x"))), found);
         #[cfg(feature = "anyhow")]
-        assert_eq!(of(anyhow::Error::from(Status::not_found("x")).context("while looking")), found);
+        assert_eq!(
+            code_and_text(anyhow::Error::from(Status::not_found("x")).context("while looking")),
+            found
+        );
     }
 
     #[test]

@@ -893,17 +893,17 @@ mod tests {
         assert_eq!(third.exchange_pressure(none), Some(report(20, 26, 9)));
         one.report_pressure(none);
         assert_eq!(third.exchange_pressure(none), Some(report(3, 5, 2)), "one has stopped");
-        let of = |last: u8, largest, connection| PressureReport {
+        let report = |last: u8, largest, connection| PressureReport {
             largest,
             connection,
             address: Some(IpAddr::from([10, 0, 0, last])),
             ..none
         };
-        one.report_pressure(of(1, 30, 5));
-        other.report_pressure(of(1, 29, 9));
-        assert_eq!(third.exchange_pressure(none), Some(of(1, 30, 9)), "one address at two servers");
-        other.report_pressure(of(2, 29, 9));
-        assert_eq!(third.exchange_pressure(none), Some(of(1, 30, 5)));
+        one.report_pressure(report(1, 30, 5));
+        other.report_pressure(report(1, 29, 9));
+        assert_eq!(third.exchange_pressure(none), Some(report(1, 30, 9)), "one address at two servers");
+        other.report_pressure(report(2, 29, 9));
+        assert_eq!(third.exchange_pressure(none), Some(report(1, 30, 5)));
         drop((one, other));
         assert_eq!(third.exchange_pressure(none), None);
     }

@@ -82,7 +82,7 @@ async fn decompression_bomb_is_rejected_within_the_memory_limit() {
     ] {
         let case = format!("{protocol:?} {compression:?}");
         let made = (protocol != Protocol::Grpc).then(|| request(protocol, compression, &bomb(compression)));
-        let mut wire = Wire::over(Socket::connect(&server).await, protocol);
+        let mut wire = Wire::new(Socket::connect(&server).await, protocol);
         // The session must know the calls whose replies it reads; its output is not sent.
         let first = wire.encode(1, &json_call("Probe", "Echo", "\"before\""));
         wire.socket.send(&first).await;

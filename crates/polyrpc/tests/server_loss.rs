@@ -44,7 +44,7 @@ const MEMORY: &str = "POLYRPC_TEST_MEMORY";
 const BUDGET: &str = "POLYRPC_TEST_BUDGET";
 
 impl Limited {
-    fn of_environment() -> Self {
+    fn from_environment() -> Self {
         let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
         Self {
             descriptors: number(DESCRIPTORS),
@@ -81,7 +81,7 @@ fn child_process_serves() {
     if std::env::var_os(SERVER).is_none() {
         return;
     }
-    let limited = Limited::of_environment();
+    let limited = Limited::from_environment();
     limited.apply();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

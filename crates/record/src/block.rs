@@ -49,7 +49,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    fn of(number: u8) -> Option<Self> {
+    fn from_number(number: u8) -> Option<Self> {
         [Self::Entries, Self::First, Self::Middle, Self::Last, Self::Index]
             .into_iter()
             .find(|kind| *kind as u8 == number)
@@ -84,7 +84,7 @@ impl Header {
             return None;
         }
         let checksum = u32::from_le_bytes(checksum.try_into().ok()?);
-        Some(Self { kind: Kind::of(kind), stored, compression, raw, checksum })
+        Some(Self { kind: Kind::from_number(kind), stored, compression, raw, checksum })
     }
 
     /// Checks and decompresses the stored content. `None` if it is damaged.

@@ -32,7 +32,7 @@ impl DeclaredMessages {
     }
 
     /// Returns request and response of the call's method, if they are declared.
-    pub fn of(&self, call: &Call) -> Option<(Message, Message)> {
+    pub fn messages(&self, call: &Call) -> Option<(Message, Message)> {
         let pool = self.pools.get(call.schema.as_ref()?)?;
         let method = pool.service(&call.service)?.methods().find(|method| method.name() == call.method)?;
         Some((method.input(), method.output()))
@@ -44,7 +44,7 @@ impl DeclaredMessages {
     ///
     /// If it cannot be decoded.
     pub fn request(&self, call: &Call) -> Option<Result<Value, Undecodable>> {
-        let declared = self.of(call);
+        let declared = self.messages(call);
         let request = call.request.as_ref()?;
         Some(decode(request, declared.as_ref().map(|(input, _)| input)))
     }
@@ -55,7 +55,7 @@ impl DeclaredMessages {
     ///
     /// If it cannot be decoded.
     pub fn response(&self, call: &Call) -> Option<Result<Value, Undecodable>> {
-        let declared = self.of(call);
+        let declared = self.messages(call);
         let response = call.outcome.as_ref()?.response.as_ref()?;
         Some(decode(response, declared.as_ref().map(|(_, output)| output)))
     }

@@ -202,7 +202,7 @@ impl ServerConnection {
                     self.session.apply_verdict(stream, Verdict::Accepted, &mut self.out);
                 }
                 Ok(Some(event)) => {
-                    let found = Found::of(event);
+                    let found = Found::from_event(event);
                     self.handle(found);
                 }
             }
@@ -367,7 +367,7 @@ enum Found {
 }
 
 impl Found {
-    fn of(event: ServerEvent<'_, Ticket>) -> Self {
+    fn from_event(event: ServerEvent<'_, Ticket>) -> Self {
         match event {
             ServerEvent::Open(call, ticket, _) => Self::Open(describe_head(&call), call.head, ticket),
             ServerEvent::Call(call, ticket) => {

@@ -9,7 +9,7 @@ use polyrpc_payload::struct_pack::{Form, Plan, Type, U16String, VarI64};
 pub fn struct_pack(input: &[u8]) {
     type Value =
         (i32, Option<Vec<String>>, BTreeMap<u8, f64>, Result<[u16; 2], (char, bool)>, U16String, VarI64);
-    let plan = Plan::of::<Value>().expect("a type");
+    let plan = Plan::for_type::<Value>().expect("a type");
     let head = (plan.code() | 1).to_le_bytes();
     let Ok(value) = plan.decode::<Value>(&[&head, input].concat()) else { return };
     let written = plan.encode(&value, Form::Literal).expect("what was read can be written");
@@ -24,7 +24,7 @@ pub fn struct_pack_types(input: &[u8]) {
         assert_eq!(ty.literal(), input, "{ty}");
         assert_eq!(ty.to_string().parse::<Type>().map(|ty| ty.literal()).as_deref(), Ok(input), "{ty}");
     }
-    let Ok(Some(plan)) = Plan::of_bytes(input) else { return };
+    let Ok(Some(plan)) = Plan::from_bytes(input) else { return };
     let Ok(value) = plan.decode_json(input) else { return };
     let written = plan.encode_json(&value, Form::Literal).expect("what was read can be written");
     assert_eq!(plan.decode_json(&written), Ok(value));

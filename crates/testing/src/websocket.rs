@@ -12,8 +12,8 @@ use super::Manner;
 /// If it produces something else for another split of the same bytes, or more than there were.
 pub fn websocket(input: &[u8]) {
     let Some((manner, bytes)) = Manner::read(input) else { return };
-    let whole = Observed::of(manner, &[bytes]);
-    let cut = Observed::of(manner, &manner.cut(bytes));
+    let whole = Observed::receive(manner, &[bytes]);
+    let cut = Observed::receive(manner, &manner.cut(bytes));
     assert_eq!((&cut.messages, &cut.others, cut.failure), (&whole.messages, &whole.others, whole.failure));
     // Of an invalid text, less may have been returned.
     if whole.failure.is_none() {
@@ -40,7 +40,7 @@ struct Observed {
 }
 
 impl Observed {
-    fn of(manner: Manner, chunks: &[&[u8]]) -> Self {
+    fn receive(manner: Manner, chunks: &[&[u8]]) -> Self {
         let config = if manner.has(BYTES) { Config::BYTES } else { Config { message: 2048, utf8: true } };
         let mut receiver = Receiver::new(role(manner), config);
         let (mut observed, mut raw, mut plain) = (Self::default(), BytesMut::new(), BytesMut::new());

@@ -64,7 +64,7 @@ enum Content {
 }
 
 impl ResponseBody {
-    pub(crate) fn of(incoming: Incoming, in_flight: Arc<()>) -> Self {
+    pub(crate) fn new(incoming: Incoming, in_flight: Arc<()>) -> Self {
         Self(Content::Of(incoming, in_flight))
     }
 

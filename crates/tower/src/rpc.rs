@@ -88,7 +88,7 @@ async fn send(pool: &Pool, request: Request<pool::Body>) -> Result<Response<Resp
     let (mut sender, in_flight) = pool.acquire().await?;
     sender.ready().await?;
     let response = sender.send_request(request).await?;
-    Ok(response.map(|body| ResponseBody::of(body, in_flight)))
+    Ok(response.map(|body| ResponseBody::new(body, in_flight)))
 }
 
 /// Converts the request to HTTP/2.

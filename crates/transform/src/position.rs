@@ -35,13 +35,13 @@ impl<'a> Value<'a> {
     /// # Errors
     ///
     /// If the text is not one JSON value.
-    pub(crate) fn of(text: &'a str) -> serde_json::Result<Self> {
+    pub(crate) fn parse(text: &'a str) -> serde_json::Result<Self> {
         let value: &RawValue = serde_json::from_str(text)?;
         Ok(Self { text, value: value.get() })
     }
 
     pub(crate) fn at(self) -> Position {
-        Position::of(self.text, offset(self.text, self.value))
+        Position::new(self.text, offset(self.text, self.value))
     }
 
     /// The string, if it is one.
@@ -59,7 +59,7 @@ impl<'a> Value<'a> {
             let value = Self { text: self.text, value: value.get() };
             let at = match &name.0 {
                 // A quotation mark precedes the name.
-                Cow::Borrowed(name) => Position::of(self.text, offset(self.text, name).saturating_sub(1)),
+                Cow::Borrowed(name) => Position::new(self.text, offset(self.text, name).saturating_sub(1)),
                 Cow::Owned(_) => value.at(),
             };
             Member { name: name.0, value, at }
@@ -83,7 +83,7 @@ fn offset(text: &str, part: &str) -> usize {
 }
 
 impl Position {
-    fn of(text: &str, offset: usize) -> Self {
+    fn new(text: &str, offset: usize) -> Self {
         let before = text.get(..offset).unwrap_or(text);
         let line = before.rsplit('\n').next().unwrap_or_default();
         Self { line: before.matches('\n').count() + 1, column: line.chars().count() + 1 }
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn position_of_a_value_or_name_is_found() {
         let text = " {\n  \"é\": 1, \"b\": [true,\n{\"\\u0063\": \"x\"}]}";
-        let members = Value::of(text).unwrap().members().unwrap();
+        let members = Value::parse(text).unwrap().members().unwrap();
         let positions: Vec<_> =
             members.iter().map(|it| format!("{} {} {}", it.name, it.at, it.value.at())).collect();
         assert_eq!(

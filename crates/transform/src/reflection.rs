@@ -85,7 +85,7 @@ impl<'a> Reflection<'a> {
     /// # Errors
     ///
     /// If a query failed.
-    pub async fn of_service(mut self, service: &str) -> Result<Option<Vec<u8>>> {
+    pub async fn query_service(mut self, service: &str) -> Result<Option<Vec<u8>>> {
         let found = self.find(service).await?
             || match self.full_name(service).await? {
                 Some(name) => self.find(&name).await?,
@@ -99,7 +99,7 @@ impl<'a> Reflection<'a> {
     /// # Errors
     ///
     /// If a query failed.
-    pub async fn of_messages(mut self, one: &str, other: &str) -> Result<Option<Vec<u8>>> {
+    pub async fn query_messages(mut self, one: &str, other: &str) -> Result<Option<Vec<u8>>> {
         let found = self.find(one).await? && self.find(other).await?;
         self.all(found).await
     }

@@ -144,7 +144,7 @@ impl SchemaSource {
             let text = format!("there is no method `{method_name}` in {}", service.full_name());
             Error::new(text).with_hint(closest::hint(method_name, &names, "it has"))
         })?;
-        Ok(Types::of(service, method))
+        Ok(Types::new(service, method))
     }
 
     /// Whether a declared method has `idempotency_level = NO_SIDE_EFFECTS`.
@@ -206,20 +206,20 @@ pub fn service_hint(wanted: &str, names: &[&str]) -> String {
 
 impl Types {
     /// Returns the messages of a method that a serialized `FileDescriptorSet` declares, if it does.
-    pub fn in_set(set: &[u8], target: &str) -> Option<Self> {
+    pub fn from_set(set: &[u8], target: &str) -> Option<Self> {
         let (service, method) = split(target)?;
         let pool = Pool::decode(set).ok()?;
         let service = find(&pool, service)?;
         let method = service.methods().find(|known| known.name() == method)?;
-        Some(Self::of(service, method))
+        Some(Self::new(service, method))
     }
 
     /// Returns the messages of a method that is the same on every server: gRPC health checks.
     pub fn standard(target: &str) -> Option<Self> {
-        Self::in_set(health::v1::FILE_DESCRIPTOR_SET, target)
+        Self::from_set(health::v1::FILE_DESCRIPTOR_SET, target)
     }
 
-    fn of(service: Service<'_>, method: Method<'_>) -> Self {
+    fn new(service: Service<'_>, method: Method<'_>) -> Self {
         let stream_type = StreamType {
             client_streaming: method.client_streaming(),
             server_streaming: method.server_streaming(),

@@ -15,22 +15,25 @@ use crate::{Error, closest};
 /// If it is not JSON, or contains a name that the message does not declare, with its position.
 pub fn to_protobuf(message: &Message, argument: &[u8]) -> Result<Vec<u8>, Error> {
     let text = std::str::from_utf8(argument).map_err(|_| not_utf8())?;
-    let value = Value::of(text).map_err(no_json)?;
-    if let Err(wrong) = in_message(message.pool(), message, value) {
-        return Err(wrong.of(message));
+    let value = Value::parse(text).map_err(no_json)?;
+    if let Err(wrong) = check_message(message.pool(), message, value) {
+        return Err(wrong.into_error(message));
     }
     let parsed = transcode::parse(message, Format::Json(Json::Proto3), argument);
-    let parsed = parsed.map_err(|error| Wrong::from(message, value, error).of(message))?;
+    let parsed = parsed.map_err(|error| Wrong::from(message, value, error).into_error(message))?;
     match parsed.unknown {
         0 => Ok(parsed.protobuf),
-        _ => Err(Wrong::new(value.at(), "it has fields or enum values that are not declared").of(message)),
+        _ => {
+            Err(Wrong::new(value.at(), "it has fields or enum values that are not declared")
+                .into_error(message))
+        }
     }
 }
 
 /// Says where the first name or enum value is that the message does not declare, if there is one.
 pub(crate) fn undeclared(message: &Message, argument: &[u8]) -> Option<String> {
-    let value = Value::of(std::str::from_utf8(argument).ok()?).ok()?;
-    let Wrong { at, text, .. } = in_message(message.pool(), message, value).err()?;
+    let value = Value::parse(std::str::from_utf8(argument).ok()?).ok()?;
+    let Wrong { at, text, .. } = check_message(message.pool(), message, value).err()?;
     Some(format!("{at}: {text}"))
 }
 
@@ -50,7 +53,7 @@ impl Wrong {
         Self { hint: Some(hint), ..self }
     }
 
-    fn of(self, message: &Message) -> Error {
+    fn into_error(self, message: &Message) -> Error {
         let Self { at, text, hint } = self;
         let failure =
             Error::new(format!("the argument does not match {}: {at}: {text}", message.full_name()));
@@ -74,9 +77,9 @@ impl Wrong {
 }
 
 /// Finds the first undeclared name.
-fn in_message(pool: &Pool, message: &MessageType, value: Value<'_>) -> Result<(), Wrong> {
+fn check_message(pool: &Pool, message: &MessageType, value: Value<'_>) -> Result<(), Wrong> {
     match message.well_known() {
-        Some(WellKnown::Any) => return in_any(pool, value),
+        Some(WellKnown::Any) => return check_any(pool, value),
         // They have special JSON forms without undeclared names.
         Some(known) if known != WellKnown::Empty => return Ok(()),
         _ => {}
@@ -86,13 +89,13 @@ fn in_message(pool: &Pool, message: &MessageType, value: Value<'_>) -> Result<()
         let Some(field) = named(message, &member.name) else {
             return Err(unknown(message, &member.name, member.at));
         };
-        in_field(pool, field, member.value)?;
+        check_field(pool, field, member.value)?;
     }
     Ok(())
 }
 
 /// A message type and the JSON members of its fields.
-fn in_any(pool: &Pool, value: Value<'_>) -> Result<(), Wrong> {
+fn check_any(pool: &Pool, value: Value<'_>) -> Result<(), Wrong> {
     let members = value.members().unwrap_or_default();
     let url = members.iter().find(|member| member.name == "@type").and_then(|member| member.value.as_text());
     let name = url.as_deref().map(|url| url.rsplit('/').next().unwrap_or(url));
@@ -102,31 +105,31 @@ fn in_any(pool: &Pool, value: Value<'_>) -> Result<(), Wrong> {
     }
     for member in members.iter().filter(|member| member.name != "@type") {
         match named(&message, &member.name) {
-            Some(field) => in_field(pool, field, member.value)?,
+            Some(field) => check_field(pool, field, member.value)?,
             None => return Err(unknown(&message, &member.name, member.at)),
         }
     }
     Ok(())
 }
 
-fn in_field(pool: &Pool, field: &Field, value: Value<'_>) -> Result<(), Wrong> {
+fn check_field(pool: &Pool, field: &Field, value: Value<'_>) -> Result<(), Wrong> {
     if field.is_map() {
         let entry = field.kind().message().map(|id| pool.message_at(id));
         let Some(kind) = entry.as_ref().and_then(|entry| entry.field(2)).map(Field::kind) else {
             return Ok(());
         };
         let mut members = value.members().unwrap_or_default().into_iter();
-        return members.try_for_each(|member| of_kind(pool, kind, member.value));
+        return members.try_for_each(|member| check_kind(pool, kind, member.value));
     }
     match value.items().filter(|_| field.is_repeated()) {
-        Some(items) => items.into_iter().try_for_each(|item| of_kind(pool, field.kind(), item)),
-        None => of_kind(pool, field.kind(), value),
+        Some(items) => items.into_iter().try_for_each(|item| check_kind(pool, field.kind(), item)),
+        None => check_kind(pool, field.kind(), value),
     }
 }
 
-fn of_kind(pool: &Pool, kind: Kind, value: Value<'_>) -> Result<(), Wrong> {
+fn check_kind(pool: &Pool, kind: Kind, value: Value<'_>) -> Result<(), Wrong> {
     if let Some(id) = kind.message() {
-        return in_message(pool, &pool.message_at(id), value);
+        return check_message(pool, &pool.message_at(id), value);
     }
     let (Kind::Enum(id), Some(name)) = (kind, value.as_text()) else { return Ok(()) };
     let declared = pool.enum_type(id);

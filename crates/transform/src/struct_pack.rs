@@ -63,7 +63,7 @@ impl Signature {
 /// If the bytes are not of that type.
 pub fn read(signature: Option<&Signature>, bytes: &[u8]) -> Result<Option<Value>, Error> {
     let declared = signature.and_then(|signature| signature.answer.clone());
-    let plan = match (Plan::of_bytes(bytes)?, declared) {
+    let plan = match (Plan::from_bytes(bytes)?, declared) {
         (Some(plan), _) => plan,
         (None, Some(ty)) => Plan::new(ty)?,
         (None, None) => return Ok(None),

@@ -122,7 +122,7 @@ impl TakeTurns for Flooder {
 #[test]
 fn every_queued_connection_gets_its_turn() {
     loom::model(|| {
-        let queue = Arc::new(TurnQueue::of(1));
+        let queue = Arc::new(TurnQueue::with_places(1));
         let flooders =
             [(); 2].map(|()| Arc::new(Flooder { turn: Mutex::new(Turn::None), turns: AtomicUsize::new(0) }));
         let threads: Vec<_> = flooders

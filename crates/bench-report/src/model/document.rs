@@ -48,17 +48,19 @@ impl Document {
         if text.len() > MAX_BYTES {
             return Err(ReadError::new(format!("it is longer than {} MiB", MAX_BYTES >> 20)));
         }
-        let head: Head = serde_json::from_str(text).map_err(ReadError::of_json)?;
+        let head: Head = serde_json::from_str(text).map_err(ReadError::from_json)?;
         let schema = head
             .schema
             .ok_or_else(|| ReadError::new(format!("it has no \"schema\"; this program reads {SCHEMA:?}")))?;
         check_schema(&schema)?;
         match head.kind.as_deref() {
-            Some(RUN) => Ok(Self::Run(Box::new(serde_json::from_str(text).map_err(ReadError::of_json)?))),
+            Some(RUN) => Ok(Self::Run(Box::new(serde_json::from_str(text).map_err(ReadError::from_json)?))),
             Some(VERSUS) => {
-                Ok(Self::Versus(Box::new(serde_json::from_str(text).map_err(ReadError::of_json)?)))
+                Ok(Self::Versus(Box::new(serde_json::from_str(text).map_err(ReadError::from_json)?)))
             }
-            Some(SUITE) => Ok(Self::Suite(Box::new(serde_json::from_str(text).map_err(ReadError::of_json)?))),
+            Some(SUITE) => {
+                Ok(Self::Suite(Box::new(serde_json::from_str(text).map_err(ReadError::from_json)?)))
+            }
             Some(kind) => Err(ReadError::new(format!(
                 "it is of the unknown kind {kind:?}; known are {RUN}, {VERSUS} and {SUITE}"
             ))),
@@ -107,7 +109,7 @@ impl ReadError {
         Self { text: text.into() }
     }
 
-    fn of_json(error: serde_json::Error) -> Self {
+    fn from_json(error: serde_json::Error) -> Self {
         Self::new(error.to_string())
     }
 }

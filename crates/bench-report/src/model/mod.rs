@@ -21,7 +21,7 @@ pub use resources::{Process, Resources};
 pub use run::{Arrivals, Counts, ErrorCount, Load, LoopKind, Run, Step};
 pub use series::Second;
 pub use suite::{
-    Case, CaseNoise, Cell, Chart, Entry, Key, Pair, Measure, Peer, Published, RatioRow, Suite, Table, Window,
+    Case, CaseNoise, Cell, Chart, Entry, Key, Measure, Pair, Peer, Published, RatioRow, Suite, Table, Window,
 };
 pub use threshold::{Limit, Metric, Side, Threshold, ThresholdError, Times};
 pub use verdict::{Outcome, ThresholdResult, Verdict};

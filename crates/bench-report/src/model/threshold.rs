@@ -99,14 +99,14 @@ impl Threshold {
             is_met: false,
             reason: Some(reason.to_owned()),
         };
-        let value = match self.metric.of(run) {
+        let value = match self.metric.value(run) {
             Ok(value) => value,
             Err(reason) => return unknown(reason),
         };
         let limit = match (self.limit, baseline) {
             (Limit::Value(limit), _) => limit,
             (Limit::OfBaseline(_), None) => return unknown("there is no baseline"),
-            (Limit::OfBaseline(factor), Some(baseline)) => match self.metric.of(baseline) {
+            (Limit::OfBaseline(factor), Some(baseline)) => match self.metric.value(baseline) {
                 Ok(stored) => stored * factor,
                 Err(_) => return unknown("the baseline does not have this figure"),
             },
@@ -127,8 +127,8 @@ impl Threshold {
 
 impl Metric {
     /// Its value in a run, or why it is unknown.
-    pub fn of(self, run: &Run) -> Result<f64, &'static str> {
-        let samples = |times: Times| match times.of(run) {
+    pub fn value(self, run: &Run) -> Result<f64, &'static str> {
+        let samples = |times: Times| match times.latency(run) {
             None => Err("it was not measured"),
             Some(latency) if latency.count() == 0 => Err("there was no such call"),
             Some(latency) => Ok(latency),
@@ -161,7 +161,7 @@ impl Metric {
 }
 
 impl Times {
-    fn of(self, run: &Run) -> Option<&Latency> {
+    fn latency(self, run: &Run) -> Option<&Latency> {
         match self {
             Self::Response => Some(&run.latency.response),
             Self::All => run.latency.all.as_ref(),

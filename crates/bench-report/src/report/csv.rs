@@ -8,13 +8,13 @@ use crate::model::{Document, Measure, Run, Suite, Versus};
 /// nanoseconds.
 pub fn csv(document: &Document) -> String {
     match document {
-        Document::Run(run) => of_run(run),
-        Document::Versus(versus) => of_versus(versus),
-        Document::Suite(suite) => of_suite(suite),
+        Document::Run(run) => run_csv(run),
+        Document::Versus(versus) => versus_csv(versus),
+        Document::Suite(suite) => suite_csv(suite),
     }
 }
 
-fn of_suite(suite: &Suite) -> String {
+fn suite_csv(suite: &Suite) -> String {
     let mut csv = String::from("case,pair,control,round,failed,invalid");
     MEASURES.iter().for_each(|(name, _)| {
         let _ = write!(csv, ",{name}");
@@ -52,7 +52,7 @@ const MEASURES: [(&str, Measure); 10] = [
     ("server_rss_bytes", Measure::ServerMemory),
 ];
 
-fn of_run(run: &Run) -> String {
+fn run_csv(run: &Run) -> String {
     let mut csv = String::from(
         "start_s,length_s,sent,succeeded,failed,in_flight,calls_per_second,p50_ns,p90_ns,p99_ns,p99.9_ns,max_ns,\
          lag_max_ns\r\n",
@@ -79,7 +79,7 @@ fn of_run(run: &Run) -> String {
     csv
 }
 
-fn of_versus(versus: &Versus) -> String {
+fn versus_csv(versus: &Versus) -> String {
     let mut csv = String::from("figure,unit,round,subject,window,value\r\n");
     for figure in &versus.figures {
         for (number, round) in figure.rounds.iter().enumerate() {

@@ -34,7 +34,7 @@ pub enum Noise {
 
 impl Probe {
     /// Summary of the durations of the loops in nanoseconds. `None` with fewer than 20, which have no 95th percentile.
-    pub fn of_loops(durations_ns: &[f64], steal: Option<f64>) -> Option<Self> {
+    pub fn from_loops(durations_ns: &[f64], steal: Option<f64>) -> Option<Self> {
         if durations_ns.len() < MIN_LOOPS {
             return None;
         }
@@ -89,7 +89,7 @@ mod tests {
 
     fn probe(slow: usize, factor: f64, steal: Option<f64>) -> Noise {
         let durations: Vec<_> = (0..100).map(|n| if n < slow { 1e6 * factor } else { 1e6 }).collect();
-        Probe::of_loops(&durations, steal).unwrap().noise()
+        Probe::from_loops(&durations, steal).unwrap().noise()
     }
 
     #[test]
@@ -109,8 +109,8 @@ mod tests {
 
     #[test]
     fn too_few_loops_yield_no_probe() {
-        assert_eq!(Probe::of_loops(&[1e6; 19], None), None);
-        assert!(Probe::of_loops(&[1e6; 20], None).is_some());
-        assert_eq!(Probe::of_loops(&[0.0; 20], None).unwrap().noise(), Noise::Unusable);
+        assert_eq!(Probe::from_loops(&[1e6; 19], None), None);
+        assert!(Probe::from_loops(&[1e6; 20], None).is_some());
+        assert_eq!(Probe::from_loops(&[0.0; 20], None).unwrap().noise(), Noise::Unusable);
     }
 }

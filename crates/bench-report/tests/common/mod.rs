@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use polyrpc_bench_report::model::{
     Arrivals, Better, Build, Case, CaseNoise, Cell, Chart, Counts, Document, Entry, ErrorCount, Figure, Key,
-    Pair, Latencies, Latency, Load, LoopKind, Machine, Measure, Metadata, NamedLatency, Outcome, Peer,
+    Latencies, Latency, Load, LoopKind, Machine, Measure, Metadata, NamedLatency, Outcome, Pair, Peer,
     Process, Published, RatioRow, Resources, Run, Second, Step, Subject, Suite, Table, Target,
     ThresholdResult, Verdict, Versus, Window,
 };

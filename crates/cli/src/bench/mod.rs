@@ -374,14 +374,14 @@ impl RunOptions {
                 let status = error.status();
                 let is_permanent =
                     status.scope() == Scope::Connection || status.code() == Code::Unimplemented;
-                if is_permanent { Err(Failure::of_call(status, self.url())) } else { Ok(None) }
+                if is_permanent { Err(Failure::from_status(status, self.url())) } else { Ok(None) }
             }
         }
     }
 
     fn failure(&self, error: RunError) -> Failure {
         match error {
-            RunError::Connect(status) => Failure::of_call(&status, self.url()),
+            RunError::Connect(status) => Failure::from_status(&status, self.url()),
             other => Failure::new(other.to_string()),
         }
     }

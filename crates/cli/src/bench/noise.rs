@@ -42,7 +42,7 @@ impl NoiseProbe {
     pub(super) fn finish(&self, mut begun: Begun) -> Option<Probe> {
         begun.durations_ns.extend(self.on_every_core());
         let steal = begun.cpu.zip(CpuTime::now()).and_then(|(before, now)| now.steal_since(before));
-        Probe::of_loops(&begun.durations_ns, steal)
+        Probe::from_loops(&begun.durations_ns, steal)
     }
 
     fn on_every_core(&self) -> Vec<f64> {

@@ -21,7 +21,7 @@ pub(super) struct Description {
 }
 
 impl Description {
-    fn of_files(translator: Translator) -> Self {
+    fn from_files(translator: Translator) -> Self {
         Self { translator, is_by_call: false, failure: None }
     }
 
@@ -43,9 +43,9 @@ impl Description {
 /// do not apply to another server.
 pub(super) async fn describe(client: &Client, options: &Options) -> Result<Description, Failure> {
     let (target, message) = (options.target.as_str(), &options.message);
-    let translator = Translator::of_files(client, target, message)?;
+    let translator = Translator::from_files(client, target, message)?;
     if translator.has_schema() {
-        return Ok(Description::of_files(translator));
+        return Ok(Description::from_files(translator));
     }
     let reflected = match message.needs_types(client, target) && !options.no_reflection {
         true => described(client, options).await?,
@@ -78,7 +78,7 @@ struct Reflected {
 }
 
 impl Reflected {
-    fn of(answer: Result<Option<Vec<u8>>, Error>) -> Self {
+    fn from_answer(answer: Result<Option<Vec<u8>>, Error>) -> Self {
         match answer {
             Ok(set) => Self { set, failure: None },
             Err(error) if error.code() == Code::Unimplemented => Self::default(),
@@ -92,16 +92,16 @@ async fn described(client: &Client, options: &Options) -> Result<Reflected, Fail
         let Some(other) = options.by_grpc() else { return Ok(Reflected::default()) };
         // The server may not support gRPC at all.
         return Ok(match timeout(QUERY_TIMEOUT, reflected(&other, options)).await {
-            Ok(answer) => Reflected::of(answer),
+            Ok(answer) => Reflected::from_answer(answer),
             Err(_) => Reflected { set: None, failure: Some(format!("no answer within {QUERY_TIMEOUT:?}")) },
         });
     }
     match reflected(client, options).await {
         Err(error) if matches!(error.code(), Code::Unavailable | Code::DeadlineExceeded) => {
-            Err(hints::of_call(error.status(), client, options, Known::default()).await)
+            Err(hints::call_failure(error.status(), client, options, Known::default()).await)
         }
         // The call may succeed although the query failed.
-        answer => Ok(Reflected::of(answer)),
+        answer => Ok(Reflected::from_answer(answer)),
     }
 }
 

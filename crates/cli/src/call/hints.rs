@@ -20,14 +20,14 @@ pub(super) struct Known<'a> {
 
 /// The failure of a call, with a hint. The server is queried again only after it has responded in a way that a user
 /// cannot have intended.
-pub(super) async fn of_call(
+pub(super) async fn call_failure(
     status: &Status,
     client: &Client,
     options: &Options,
     known: Known<'_>,
 ) -> Failure {
     let translator = known.translator;
-    let failure = Failure::of_call(status, &options.url);
+    let failure = Failure::from_status(status, &options.url);
     if failure.has_hint() {
         return failure;
     }
@@ -51,7 +51,7 @@ pub(super) async fn of_call(
     }
     let is_known = translator.is_some_and(Translator::has_schema);
     if status.code() == Code::Unimplemented && !is_known {
-        let failure = failure.or_hint(suggestion::of_target(client, options).await);
+        let failure = failure.or_hint(suggestion::suggested_target(client, options).await);
         return failure.or_hint(missing_schema_hint(status, translator));
     }
     failure.or_hint(missing_schema_hint(status, translator))

@@ -18,16 +18,16 @@ pub(super) struct Input {
 impl Input {
     /// Parses the argument: JSON, `@FILE` for a file, `@-`, `@` (as in grpcurl) and `-` for
     /// standard input.
-    pub(super) fn of(argument: Option<&str>) -> Result<Self, Failure> {
+    pub(super) fn parse(argument: Option<&str>) -> Result<Self, Failure> {
         let argument = argument.unwrap_or_default();
         Ok(match argument.strip_prefix('@') {
-            Some("-" | "") => Self::of_stdin(),
+            Some("-" | "") => Self::from_stdin(),
             Some(path) => {
                 let file = File::open(path);
                 let file = file.map_err(|error| Failure::system(format!("read {path}"), &error))?;
                 Self { from: Box::new(file), name: path.to_owned() }
             }
-            None if argument == "-" => Self::of_stdin(),
+            None if argument == "-" => Self::from_stdin(),
             None => {
                 let bytes = argument.as_bytes().to_vec();
                 Self { from: Box::new(Cursor::new(bytes)), name: "the argument".to_owned() }
@@ -35,7 +35,7 @@ impl Input {
         })
     }
 
-    fn of_stdin() -> Self {
+    fn from_stdin() -> Self {
         Self { from: Box::new(io::stdin()), name: "standard input".to_owned() }
     }
 

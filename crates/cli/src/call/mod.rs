@@ -292,7 +292,7 @@ async fn call(client: &Client, options: &Options, mut report: Report) -> Result<
             report.failed(error.status());
             let has_answered = report.has_answered() || description.is_by_call;
             let known = Known { translator: Some(translator), has_answered, request: size };
-            return Err(hints::of_call(error.status(), client, options, known).await);
+            return Err(hints::call_failure(error.status(), client, options, known).await);
         }
     };
     if options.oneway {
@@ -331,7 +331,7 @@ async fn call(client: &Client, options: &Options, mut report: Report) -> Result<
 
 /// The message that the command line contains or refers to.
 pub(crate) fn argument(argument: Option<&str>) -> Result<Vec<u8>, Failure> {
-    Input::of(argument)?.whole()
+    Input::parse(argument)?.whole()
 }
 
 fn file(path: &Path) -> Result<Vec<u8>, Failure> {

@@ -34,7 +34,7 @@ pub(crate) async fn hint(url: &str, options: &CommonOptions, trace: &Trace) -> O
     for (candidate, tried) in candidates.iter().zip(tried) {
         let Some(answer) = tried else { continue };
         let failure = answer.as_ref().err().map(Error::status);
-        trace.by(&candidate.to_string()).show(PROBE_METHOD, "a probe of this protocol", failure);
+        trace.with_url(&candidate.to_string()).show(PROBE_METHOD, "a probe of this protocol", failure);
         if is_supported(&answer) {
             spoken.push(candidate);
         }

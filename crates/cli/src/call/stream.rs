@@ -118,7 +118,7 @@ async fn send_one(mut sender: RawSender, options: &Options, translator: &Transla
 }
 
 async fn send_all(mut sender: RawSender, options: &Options, translator: &Translator) -> Result<(), Failure> {
-    let mut values = Input::of(options.argument())?.values();
+    let mut values = Input::parse(options.argument())?.values();
     let mut count = 0;
     while let Some(value) = values.recv().await {
         count += 1;
@@ -176,6 +176,6 @@ impl Streaming<'_> {
         self.report.failed(&status);
         let known =
             Known { translator: Some(self.translator), has_answered: self.has_answered.get(), request: 0 };
-        Err(hints::of_call(&status, self.client, self.options, known).await)
+        Err(hints::call_failure(&status, self.client, self.options, known).await)
     }
 }

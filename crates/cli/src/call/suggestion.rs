@@ -12,7 +12,7 @@ use crate::message::{service_hint, split};
 use crate::reflection::{Reflection, rpcx};
 
 /// Suggestion for a method that the server does not have.
-pub(super) async fn of_target(client: &Client, options: &Options) -> Option<String> {
+pub(super) async fn suggested_target(client: &Client, options: &Options) -> Option<String> {
     let services = timeout(QUERY_TIMEOUT, services_of(client, options)).await.ok()??;
     let Some((service, method)) = split(&options.target) else {
         return with_service(&options.target, client.protocol(), &services);

@@ -38,8 +38,8 @@ impl Call {
     }
 
     async fn try_to(&self, address: &Address) -> Result<Outcome, Failure> {
-        let client = Client::new(&Url::of_server(self.scheme, address).to_string())?;
-        let translator = Translator::built_in(&client, self.target, &Options::of(self.format))?;
+        let client = Client::new(&Url::from_server(self.scheme, address).to_string())?;
+        let translator = Translator::built_in(&client, self.target, &Options::with_format(self.format))?;
         let request = translator.request(self.request.as_bytes())?;
         let options = client::CallOptions {
             metadata: self.headers.iter().copied().collect(),

@@ -32,7 +32,7 @@ impl Described {
     pub(super) fn methods(&self) -> Vec<Method> {
         match self {
             Self::Proto(source) => ProtoFiles::new(source.pool().clone()).methods(),
-            Self::Fbs(schema) => Method::of_fbs(schema),
+            Self::Fbs(schema) => Method::from_fbs(schema),
         }
     }
 
@@ -60,7 +60,7 @@ impl<'a> Source<'a> {
             Self::Server(url) => {
                 let client = options.common.client(url)?.build()?;
                 options.common.check_headers(&options.headers, client.protocol())?;
-                let set = terminal::block_on(by_reflection(&client, url, options))??;
+                let set = terminal::block_on(query_reflection(&client, url, options))??;
                 Ok(Described::Proto(SchemaSource::new(&set, "the server")?))
             }
         }
@@ -82,8 +82,8 @@ fn read_file(file: &Path, include: &[PathBuf]) -> Result<Described, Failure> {
 }
 
 /// The files of all services of a server, or of the wanted one, as a serialized `FileDescriptorSet`.
-async fn by_reflection(client: &Client, url: &str, options: &Options) -> Result<Vec<u8>, Failure> {
-    let trace = Trace::of(url, options.verbose, false);
+async fn query_reflection(client: &Client, url: &str, options: &Options) -> Result<Vec<u8>, Failure> {
+    let trace = Trace::new(url, options.verbose, false);
     if client.protocol() == Protocol::Grpc {
         return match query(client, options, trace.clone()).await {
             Ok(set) => Ok(set),
@@ -98,11 +98,11 @@ async fn by_reflection(client: &Client, url: &str, options: &Options) -> Result<
     };
     let other_url = by_grpc(url).ok_or_else(refused)?;
     let other = options.common.client(&other_url)?.build()?;
-    match timeout(QUERY_TIMEOUT, query(&other, options, trace.by(&other_url))).await {
+    match timeout(QUERY_TIMEOUT, query(&other, options, trace.with_url(&other_url))).await {
         Ok(Ok(set)) => Ok(set),
         // If nothing listens there, gRPC is not the reason.
         Ok(Err(error)) if error.message().starts_with("cannot connect") => {
-            Err(Failure::of_call(error.status(), url))
+            Err(Failure::from_status(error.status(), url))
         }
         Ok(Err(error)) => Err(refused().or_reason(&what, error.status())),
         Err(_) => {
@@ -133,7 +133,7 @@ async fn failed(error: &Error, url: &str, options: &Options, trace: &Trace) -> F
     if status.code() == Code::Unimplemented {
         return Failure::new("the server has no reflection").with_hint("name a .proto instead of the server");
     }
-    let failure = Failure::of_call(status, url);
+    let failure = Failure::from_status(status, url);
     match protocol_probe::may_be_of_another_protocol(status) && !failure.has_hint() {
         true => failure.or_hint(protocol_probe::hint(url, &options.common, trace).await),
         false => failure,

@@ -52,9 +52,9 @@ fn find(options: &Options) -> Result<ExitCode, Failure> {
 async fn once(sets: &mut InstanceStream, options: &Options) -> Result<ExitCode, Failure> {
     let first = timeout(options.timeout, sets.next()).await;
     let late = || Status::deadline_exceeded("the registry did not answer in time");
-    let first = first.map_err(|_| Failure::of_call(&late(), &options.url))?;
+    let first = first.map_err(|_| Failure::from_status(&late(), &options.url))?;
     let instances = first.ok_or_else(|| Failure::new(format!("{} lists nothing", options.url)))?;
-    let instances = instances.map_err(|error| Failure::of_call(error.status(), &options.url))?;
+    let instances = instances.map_err(|error| Failure::from_status(error.status(), &options.url))?;
     terminal::print(&text(&instances, options.json))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -76,7 +76,7 @@ async fn watch(sets: &mut InstanceStream, options: &Options) -> Result<ExitCode,
                 continue;
             }
         };
-        let now = KnownInstance::of(&instances);
+        let now = KnownInstance::new(&instances);
         let text = match known.replace(now.clone()) {
             Some(before) if !options.json => table::changes(&before, &now, Painter::for_stdout()),
             _ => text(&instances, options.json),

@@ -76,7 +76,7 @@ fn object(instance: &Instance) -> Value {
 pub(super) struct KnownInstance(BTreeMap<String, String>);
 
 impl KnownInstance {
-    pub(super) fn of(instances: &[Instance]) -> Self {
+    pub(super) fn new(instances: &[Instance]) -> Self {
         let attributes = instances.iter().map(|one| (harmless(&one.to_string()), one.attributes.to_string()));
         Self(attributes.collect())
     }
@@ -129,14 +129,14 @@ quic@[::1]:1       1       inactive";
     fn control_characters_from_a_registry_are_escaped() {
         let all = instances(&[("a:1", "group=%1b[2J&state=%07")]);
         let text = table(&all, Painter::for_stdout())
-            + &changes(&KnownInstance::of(&[]), &KnownInstance::of(&all), Painter::for_stdout());
+            + &changes(&KnownInstance::new(&[]), &KnownInstance::new(&all), Painter::for_stdout());
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
     }
 
     #[test]
     fn added_removed_and_changed_instances_are_distinguished() {
-        let before = KnownInstance::of(&instances(&[("a:1", ""), ("b:1", "weight=1"), ("c:1", "")]));
-        let now = KnownInstance::of(&instances(&[("b:1", "weight=2"), ("c:1", ""), ("d:1", "x=y")]));
+        let before = KnownInstance::new(&instances(&[("a:1", ""), ("b:1", "weight=1"), ("c:1", "")]));
+        let now = KnownInstance::new(&instances(&[("b:1", "weight=2"), ("c:1", ""), ("d:1", "x=y")]));
         let expected = "~ tcp@b:1  weight=1 -> weight=2\n+ tcp@d:1  x=y\n- tcp@a:1";
         assert_eq!(changes(&before, &now, Painter::for_stdout()), expected);
     }

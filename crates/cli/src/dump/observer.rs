@@ -140,7 +140,7 @@ impl<S: Server> Observer<S> {
     }
 
     /// The same for a connection of Connect over HTTP/1.1.
-    pub(super) fn of_connect(self) -> Self {
+    pub(super) fn after_connect(self) -> Self {
         Self { connect_streams: Some(false), ..self }
     }
 

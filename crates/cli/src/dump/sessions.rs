@@ -29,13 +29,13 @@ pub(super) fn observer(
         return Err("it is encrypted by TLS: record the calls at one of its ends instead");
     }
     match sniff::sniff(start, &Protocol::ALL) {
-        Detected::Is(protocol) => of(protocol, start, follows_connect, budget),
+        Detected::Is(protocol) => new_observer(protocol, start, follows_connect, budget),
         Detected::NeedMore if start.len() < MOST_UNDECIDED => Ok(None),
         _ => Err("its protocol is not known, or it began before the capture"),
     }
 }
 
-fn of(
+fn new_observer(
     protocol: Protocol,
     start: &[u8],
     follows_connect: bool,
@@ -136,7 +136,7 @@ fn of(
             };
             let is_connect = matches!(dialect, Dialect::Connect);
             let observer = Observer::new(protocol, server, client, Matching::SameCalls, budget);
-            Box::new(if is_connect { observer.of_connect() } else { observer })
+            Box::new(if is_connect { observer.after_connect() } else { observer })
         }
         _ => return Err("its protocol is not read"),
     };

@@ -60,7 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
 
 async fn serve(config: Config, file: &Path) -> Result<(), Failure> {
     let mut stop = signal::shutdown();
-    let mut changes = Changes::of(file)?;
+    let mut changes = Changes::watch(file)?;
     let mut gateway = Gateway::start(config).await.map_err(|problems| invalid(file, problems))?;
     announce(&gateway).map_err(|error| Failure::system("write to standard output", &error))?;
     loop {
@@ -103,7 +103,7 @@ struct Changes {
 }
 
 impl Changes {
-    fn of(file: &Path) -> Result<Self, Failure> {
+    fn watch(file: &Path) -> Result<Self, Failure> {
         let mut ticks = interval(WATCH);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let hangup = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())

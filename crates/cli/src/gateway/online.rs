@@ -165,7 +165,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("polyrpc-a%b?{}.sock", std::process::id()));
         let _listener = UnixListener::bind(&path).unwrap();
         let address = polyrpc::Address::Unix(path.clone());
-        let found = servers(&config(&[&Url::of_server("rpcx", &address).to_string()])).await;
+        let found = servers(&config(&[&Url::from_server("rpcx", &address).to_string()])).await;
         std::fs::remove_file(path).unwrap();
         assert_eq!(found, Ok(Vec::new()));
         let wrong = servers(&config(&["rpcx:///run/a%zz"])).await.unwrap_err();

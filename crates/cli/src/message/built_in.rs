@@ -17,13 +17,13 @@ pub(super) fn types(target: &str) -> Option<Types> {
         proto::pb::FILE_DESCRIPTOR_SET,
         services::fields::FIELDS,
     ];
-    own.into_iter().find_map(|set| Types::in_set(set, target)).or_else(|| Types::standard(target))
+    own.into_iter().find_map(|set| Types::from_set(set, target)).or_else(|| Types::standard(target))
 }
 
 /// The method of this program's own service of FlatBuffers.
 pub(super) fn flatbuffers(protocol: Protocol, target: &str) -> Result<Option<Method>, Failure> {
     let own = fbs::read_text("benchmark.fbs", OWN).map_err(|error| Failure::new(error.to_string()))?;
-    Ok(Method::of(own, protocol == Protocol::FbRpc, target).ok())
+    Ok(Method::find(own, protocol == Protocol::FbRpc, target).ok())
 }
 
 /// The schema of this program's own service.

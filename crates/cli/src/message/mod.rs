@@ -91,7 +91,7 @@ pub(crate) enum Wire {
 
 impl Options {
     /// Options with only a format.
-    pub(crate) fn of(format: Wire) -> Self {
+    pub(crate) fn with_format(format: Wire) -> Self {
         Self { format: Some(format), ..Self::default() }
     }
 
@@ -115,8 +115,8 @@ impl Options {
         target: &str,
     ) -> Result<Option<Vec<u8>>, Error> {
         match (self.message_types(), split(target)) {
-            (Some((request, response)), _) => reflection.of_messages(request, response).await,
-            (None, Some((service, _))) => reflection.of_service(service).await,
+            (Some((request, response)), _) => reflection.query_messages(request, response).await,
+            (None, Some((service, _))) => reflection.query_service(service).await,
             (None, None) => Ok(None),
         }
     }
@@ -168,7 +168,7 @@ impl Files {
         }
         let schema =
             fbs::read(&self.schema, &self.include).map_err(|error| Failure::new(error.to_string()))?;
-        Ok(Some(Method::of(schema, protocol == Protocol::FbRpc, target)?))
+        Ok(Some(Method::find(schema, protocol == Protocol::FbRpc, target)?))
     }
 }
 
@@ -202,7 +202,7 @@ impl Translator {
         options: &Options,
         query_options: CallOptions,
     ) -> Result<Self, Failure> {
-        let translator = Self::of_files(client, target, options)?;
+        let translator = Self::from_files(client, target, options)?;
         if translator.has_schema() {
             return Ok(translator);
         }
@@ -235,17 +235,17 @@ impl Translator {
         };
         Ok(match own {
             Some(method) => Self::flatbuffers(method),
-            None => Self::of(client, target, options, built_in::types(target), false),
+            None => Self::with_types(client, target, options, built_in::types(target), false),
         })
     }
 
     /// How this client calls `target` on a server that does not describe it.
     pub(crate) fn undescribed(client: &Client, target: &str, options: &Options) -> Self {
-        Self::of(client, target, options, Types::standard(target), false)
+        Self::with_types(client, target, options, Types::standard(target), false)
     }
 
     /// How this client calls `target`, as far as the user's files describe it.
-    pub(crate) fn of_files(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
+    pub(crate) fn from_files(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
         if let Some(method) = options.files.flatbuffers(client.protocol(), target)? {
             return Ok(Self::flatbuffers(method));
         }
@@ -253,13 +253,13 @@ impl Translator {
             Some(described) => {
                 Ok(Self::described(client, target, options, options.types(&described, target)?))
             }
-            None => Ok(Self::of(client, target, options, None, false)),
+            None => Ok(Self::with_types(client, target, options, None, false)),
         }
     }
 
     /// How this client calls `target`, with the description obtained for this call.
     pub(crate) fn described(client: &Client, target: &str, options: &Options, types: Types) -> Self {
-        Self::of(client, target, options, Some(types), true)
+        Self::with_types(client, target, options, Some(types), true)
     }
 
     fn flatbuffers(method: Method) -> Self {
@@ -281,7 +281,13 @@ impl Translator {
         numbered.or(self.called.as_deref()).unwrap_or(target)
     }
 
-    fn of(client: &Client, target: &str, options: &Options, types: Option<Types>, described: bool) -> Self {
+    fn with_types(
+        client: &Client,
+        target: &str,
+        options: &Options,
+        types: Option<Types>,
+        described: bool,
+    ) -> Self {
         let protocol = client.protocol();
         let called = called(client, target, types.as_ref());
         let function = !called.as_deref().unwrap_or(target).contains('/');

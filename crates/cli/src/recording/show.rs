@@ -45,7 +45,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         // The recording's own description is that of the server.
         let described = described
             .as_ref()
-            .filter(|described| schemas.of(&call).is_none() && described.declare(&mut call));
+            .filter(|described| schemas.messages(&call).is_none() && described.declare(&mut call));
         let text = shown(described.map_or(schemas, DescribedMessages::messages), &call, options.json);
         is_any = true;
         left -= 1;

@@ -48,10 +48,10 @@ impl Program {
         let body = Body::new(Format::Json(Json::Go), name);
         let response = client.call_raw(method, body, options).await?;
         let text: String = serde_json::from_slice(&response.message.bytes).map_err(Status::from_error)?;
-        Ok(Self::of(&text))
+        Ok(Self::parse(&text))
     }
 
-    fn of(text: &str) -> Self {
+    fn parse(text: &str) -> Self {
         let mut program = Self::default();
         let mut lines = text.lines();
         while let Some(line) = lines.next() {
@@ -149,13 +149,13 @@ mod tests {
 
     #[test]
     fn reflection_text_of_rpcx_is_parsed() {
-        let program = Program::of(TEXT);
+        let program = Program::parse(TEXT);
         assert_eq!(program.list(), "Arith\n  Mul (Args) returns (Reply)\n  Sum ([]int64) returns (Reply)");
         assert_eq!(
             program.describe(Some("Mul")).unwrap(),
             "Mul (Args) returns (Reply)\n\ntype Args struct {\n\tA int64\n\tB int64\n}\n\ntype Reply struct {\n\tC int64\n}"
         );
         assert!(program.describe(Some("Nope")).is_none());
-        assert_eq!(Program::of("").list(), "");
+        assert_eq!(Program::parse("").list(), "");
     }
 }

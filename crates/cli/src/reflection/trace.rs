@@ -28,7 +28,7 @@ impl Trace {
     }
 
     /// Prints the queries to a server on standard error, as text or as lines of JSON.
-    pub(crate) fn of(url: &str, verbose: bool, json: bool) -> Self {
+    pub(crate) fn new(url: &str, verbose: bool, json: bool) -> Self {
         let style = match (verbose, json) {
             (false, _) => Style::Silent,
             (true, false) => Style::Text,
@@ -38,7 +38,7 @@ impl Trace {
     }
 
     /// The same trace for another URL.
-    pub(crate) fn by(&self, url: &str) -> Self {
+    pub(crate) fn with_url(&self, url: &str) -> Self {
         Self { style: self.style, url: url.to_owned() }
     }
 

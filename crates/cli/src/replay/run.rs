@@ -69,8 +69,8 @@ pub(super) async fn run(options: &Options, plan: &Plan, target: Target) -> Resul
     let start = Instant::now();
     let sending = async {
         match options.ordered {
-            true => by_connection(&shared, plan, start).await,
-            false => by_time(&shared, plan, start, options.max).await,
+            true => replay_by_connection(&shared, plan, start).await,
+            false => replay_by_time(&shared, plan, start, options.max).await,
         }
     };
     let limit = async {
@@ -89,7 +89,7 @@ pub(super) async fn run(options: &Options, plan: &Plan, target: Target) -> Resul
     Ok(results.clone())
 }
 
-async fn by_time(shared: &Arc<Shared>, plan: &Plan, start: Instant, max: bool) {
+async fn replay_by_time(shared: &Arc<Shared>, plan: &Plan, start: Instant, max: bool) {
     let mut calls = JoinSet::new();
     for (call, due) in plan.calls.iter().zip(&plan.due) {
         let due = start + *due;
@@ -108,7 +108,7 @@ async fn by_time(shared: &Arc<Shared>, plan: &Plan, start: Instant, max: bool) {
     while calls.join_next().await.is_some() {}
 }
 
-async fn by_connection(shared: &Arc<Shared>, plan: &Plan, start: Instant) {
+async fn replay_by_connection(shared: &Arc<Shared>, plan: &Plan, start: Instant) {
     let mut connections: BTreeMap<u64, Vec<(Call, Duration)>> = BTreeMap::new();
     for (call, due) in plan.calls.iter().zip(&plan.due) {
         connections.entry(call.connection).or_default().push((call.clone(), *due));

@@ -51,11 +51,11 @@ fn recorded_calls_are_listed_and_shown_with_their_messages() {
     let show = polyrpc(["recording", "show", &file, "--json"]);
     let calls: Vec<Value> = show.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(calls.len(), 5, "{show:?}");
-    let of = |method: &str| calls.iter().find(|call| call["method"] == method).unwrap();
-    assert_eq!(of("Arith/Mul")["response"], json!({ "C": 56 }));
-    assert_eq!(of("helloworld.Greeter/SayHello")["request"], json!({ "name": "Ann" }));
-    assert_eq!(of("example.EchoService/Echo")["response"]["message"], "hi");
-    assert!(of("Arith/Div")["failure"]["message"].as_str().unwrap().contains("divide by zero"));
+    let call = |method: &str| calls.iter().find(|call| call["method"] == method).unwrap();
+    assert_eq!(call("Arith/Mul")["response"], json!({ "C": 56 }));
+    assert_eq!(call("helloworld.Greeter/SayHello")["request"], json!({ "name": "Ann" }));
+    assert_eq!(call("example.EchoService/Echo")["response"]["message"], "hi");
+    assert!(call("Arith/Div")["failure"]["message"].as_str().unwrap().contains("divide by zero"));
     let failed = polyrpc(["recording", "show", &file, "--failed"]);
     assert!(failed.stdout.contains("Arith/Div") && !failed.stdout.contains("Arith/Mul"), "{failed:?}");
     let dotted = polyrpc(["recording", "show", &file, "--method", "Arith.Mul"]);

@@ -145,7 +145,7 @@ impl CallGraph {
 
     /// Places each node after its callers, except for calls that close a cycle.
     fn set_depths(&mut self) {
-        let mut order = CallOrder::of(self);
+        let mut order = CallOrder::new(self);
         // Each caller comes before all that it calls.
         while let Some(caller) = order.left.pop() {
             let behind = self.nodes.get(caller).map_or(0, |caller| caller.depth + 1);
@@ -176,7 +176,7 @@ enum Progress {
 }
 
 impl CallOrder {
-    fn of(graph: &CallGraph) -> Self {
+    fn new(graph: &CallGraph) -> Self {
         let mut callees = vec![Vec::new(); graph.nodes.len()];
         for edge in &graph.edges {
             if let Some(callees) = callees.get_mut(edge.caller) {

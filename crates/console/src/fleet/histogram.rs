@@ -10,7 +10,7 @@ const POSSIBLE: std::ops::RangeInclusive<i32> = -240..=240;
 
 impl Buckets {
     /// Takes the buckets that another server has sent; those that no duration has are ignored.
-    pub(crate) fn of(buckets: impl IntoIterator<Item = (i32, u64)>) -> Self {
+    pub(crate) fn new(buckets: impl IntoIterator<Item = (i32, u64)>) -> Self {
         let mut own = Self::default();
         for (bucket, count) in buckets.into_iter().filter(|(bucket, _)| POSSIBLE.contains(bucket)) {
             own.add(bucket, count);
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn percentile_of_several_servers_is_that_of_all_their_calls() {
         // A thousand calls of 1 ms at a fast server, and ten of 1 s at a slow one.
-        let (fast, slow) = (Buckets::of([(-79, 1_000)]), Buckets::of([(0, 10)]));
+        let (fast, slow) = (Buckets::new([(-79, 1_000)]), Buckets::new([(0, 10)]));
         let mut all = fast.clone();
         all.merge(&slow);
         let millis = |buckets: &Buckets, share| buckets.percentile(share).as_millis();
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn impossible_counts_do_no_harm() {
-        let mut odd = Buckets::of([(i32::MAX, 1), (i32::MIN, 1), (0, u64::MAX), (0, u64::MAX), (1, 0)]);
+        let mut odd = Buckets::new([(i32::MAX, 1), (i32::MIN, 1), (0, u64::MAX), (0, u64::MAX), (1, 0)]);
         odd.merge(&odd.clone());
         assert!(odd.percentile(1.0) <= Duration::from_secs(2));
     }

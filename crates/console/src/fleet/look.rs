@@ -130,9 +130,9 @@ impl Look {
             uptime: finite(own.uptime),
             connections: own.connections,
             settings: settings.map(|(name, value)| (short(&name), short(&value))).collect(),
-            methods: own.methods.into_iter().take(METHODS).map(MethodLook::of).collect(),
+            methods: own.methods.into_iter().take(METHODS).map(MethodLook::new).collect(),
             services: own.services.iter().take(SERVICES).map(|service| short(service)).collect(),
-            calls: own.calls.into_iter().take(CALLS).map(CallLook::of).collect(),
+            calls: own.calls.into_iter().take(CALLS).map(CallLook::new).collect(),
         })
     }
 
@@ -175,7 +175,7 @@ impl Look {
 }
 
 impl CallLook {
-    fn of(own: OwnCall) -> Self {
+    fn new(own: OwnCall) -> Self {
         let OwnCall { client, protocol, address, attempts, failures, in_flight } = own;
         let [client, protocol, address] = [client, protocol, address].map(|text| short(&text));
         Self { client, protocol, address, attempts, failures, in_flight, ..Self::default() }
@@ -188,8 +188,8 @@ impl CallLook {
 }
 
 impl MethodLook {
-    fn of(own: OwnMethod) -> Self {
-        let buckets = Buckets::of(own.buckets);
+    fn new(own: OwnMethod) -> Self {
+        let buckets = Buckets::new(own.buckets);
         Self {
             name: short(&own.name),
             per_second: finite(own.per_second),

@@ -134,7 +134,7 @@ mod tests {
             name: "add".into(),
             per_second: 100.0,
             errors_per_second: failing,
-            buckets: Buckets::of([(bucket, 100)]),
+            buckets: Buckets::new([(bucket, 100)]),
             ..MethodLook::default()
         };
         let settings =

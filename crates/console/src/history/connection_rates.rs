@@ -41,7 +41,7 @@ const WATCHED: Duration = Duration::from_secs(120);
 const MAX_CONNECTIONS: usize = 16_384;
 
 impl Counts {
-    fn of(connection: &Connection) -> Self {
+    fn new(connection: &Connection) -> Self {
         Self {
             received: connection.received,
             sent: connection.sent,
@@ -70,7 +70,7 @@ impl ConnectionHistory {
     pub(crate) fn record<'c>(&mut self, all: impl Iterator<Item = (u64, &'c Connection)>, now: Instant) {
         let counts = all
             .take(MAX_CONNECTIONS)
-            .map(|(server, connection)| ((server, connection.id), Counts::of(connection)));
+            .map(|(server, connection)| ((server, connection.id), Counts::new(connection)));
         self.last = counts.collect();
         self.taken = Some(now);
         let minute = Duration::from_secs(60);
@@ -83,7 +83,7 @@ impl ConnectionHistory {
     /// Returns the rates of a connection: since it was last sampled, or else since it was opened.
     pub(crate) fn rates(&self, server: u64, connection: &Connection, now: Instant) -> ConnectionRates {
         let key = (server, connection.id);
-        let counts = Counts::of(connection);
+        let counts = Counts::new(connection);
         let since = |samples: &HashMap<_, Counts>, taken: Option<Instant>| match (samples.get(&key), taken) {
             (Some(then), Some(taken)) => (*then, now.saturating_duration_since(taken)),
             _ => (Counts::default(), connection.age),

@@ -55,22 +55,22 @@ struct Row {
 }
 
 pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
-    let clients = state.clients().iter().map(|client| ClientRow::of(client)).collect();
+    let clients = state.clients().iter().map(|client| ClientRow::new(client)).collect();
     let metrics = state.metrics();
     let methods = metrics.iter().flat_map(Metrics::methods).filter(|method| method.side == Side::Client);
-    written(request, &Channels { clients, methods: methods.map(|method| Row::of(&method)).collect() })
+    written(request, &Channels { clients, methods: methods.map(|method| Row::new(&method)).collect() })
 }
 
 impl ClientRow {
-    fn of(observed: &NamedClient) -> Self {
+    fn new(observed: &NamedClient) -> Self {
         let servers = observed.client.endpoints();
         let protocol = observed.client.protocol().as_str();
-        Self { name: observed.name.clone(), protocol, servers: servers.iter().map(ServerRow::of).collect() }
+        Self { name: observed.name.clone(), protocol, servers: servers.iter().map(ServerRow::new).collect() }
     }
 }
 
 impl ServerRow {
-    fn of(info: &EndpointInfo) -> Self {
+    fn new(info: &EndpointInfo) -> Self {
         let shown = |name: &&str| info.instance.attributes.value(name).map(|value| format!("{name}={value}"));
         let attributes: Vec<String> = ATTRIBUTES.iter().filter_map(shown).collect();
         Self {
@@ -97,7 +97,7 @@ impl ServerRow {
 const ATTRIBUTES: [&str; 5] = ["weight", "group", "state", "tag", "version"];
 
 impl Row {
-    fn of(method: &MethodStats) -> Self {
+    fn new(method: &MethodStats) -> Self {
         let slash = if method.service.is_empty() { "" } else { "/" };
         Self {
             name: format!("{}{slash}{}", method.service, method.method),

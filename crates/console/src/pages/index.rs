@@ -77,11 +77,11 @@ const ENTRIES: [(&str, &str); 30] = [
 ];
 
 pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
-    written(request, &Index::of(state))
+    written(request, &Index::new(state))
 }
 
 impl Index {
-    fn of(state: &State) -> Self {
+    fn new(state: &State) -> Self {
         let servers = state.servers();
         let entry = |server: &crate::observed::ObservedServer| ServerEntry {
             addresses: server.monitor.addresses().iter().map(ToString::to_string).collect(),

@@ -38,7 +38,7 @@ struct Seen {
 const MOST_SEEN: usize = 100;
 
 impl Seen {
-    fn of(stats: &[ServerStats]) -> Vec<Self> {
+    fn list(stats: &[ServerStats]) -> Vec<Self> {
         let mut known: Vec<Metrics> = Vec::new();
         for server in stats.iter().filter(|stats| stats.services.is_empty()) {
             // Listeners of a gateway count together.
@@ -134,33 +134,33 @@ struct Protocol {
 }
 
 pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
-    written(request, &Status::of(state))
+    written(request, &Status::new(state))
 }
 
 /// Returns the page as text.
 pub(crate) fn text(state: &State) -> String {
-    Status::of(state).text().into_string()
+    Status::new(state).text().into_string()
 }
 
 impl Status {
-    fn of(state: &State) -> Self {
+    fn new(state: &State) -> Self {
         let stats = state.stats();
         let history = state.history();
         let trend =
             |name: &str| history.trend(name).map(|trend| trend.seconds().collect()).unwrap_or_default();
         Self {
-            servers: stats.iter().map(|stats| Server::of(stats, &trend)).collect(),
-            seen: Seen::of(&stats),
+            servers: stats.iter().map(|stats| Server::new(stats, &trend)).collect(),
+            seen: Seen::list(&stats),
         }
     }
 }
 
 impl Server {
-    fn of(stats: &ServerStats, trend: &impl Fn(&str) -> Vec<f32>) -> Self {
+    fn new(stats: &ServerStats, trend: &impl Fn(&str) -> Vec<f32>) -> Self {
         let prefix = stats.server.prefix();
         let method = |method: &MethodStats| {
             let variable = format!("{prefix}_{}", method.name());
-            Method::of(method, trend(&format!("{variable}_qps")), variable)
+            Method::new(method, trend(&format!("{variable}_qps")), variable)
         };
         let services = stats.services.iter().map(|(name, methods)| Service {
             name: name.clone(),
@@ -182,7 +182,7 @@ impl Server {
 }
 
 impl Method {
-    fn of(stats: &MethodStats, trend: Vec<f32>, variable: String) -> Self {
+    fn new(stats: &MethodStats, trend: Vec<f32>, variable: String) -> Self {
         let protocol = |counts: &ProtocolCounts| Protocol {
             protocol: counts.protocol,
             started: counts.started,

@@ -73,13 +73,13 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         });
     }
     let total = calls.len();
-    let calls = calls.iter().take(MAX_SHOWN_CALLS).map(|call| Task::of(call, state, now)).collect();
-    let stalls = state.stalls.methods().into_iter().map(StallRow::of).collect();
+    let calls = calls.iter().take(MAX_SHOWN_CALLS).map(|call| Task::new(call, state, now)).collect();
+    let stalls = state.stalls.methods().into_iter().map(StallRow::new).collect();
     written(request, &Tasks { total, calls, stalls, method: method.to_owned() })
 }
 
 impl Task {
-    fn of(call: &RunningCall, state: &State, now: Instant) -> Self {
+    fn new(call: &RunningCall, state: &State, now: Instant) -> Self {
         let since = call.poll.and_then(|poll| state.stalls.since(&poll));
         let blocks = since.map(|since| now.saturating_duration_since(since));
         let phase = match (call.side, call.poll) {
@@ -116,7 +116,7 @@ impl Task {
 }
 
 impl StallRow {
-    fn of((name, stalled): (String, Stalled)) -> Self {
+    fn new((name, stalled): (String, Stalled)) -> Self {
         let Stalled { count, longest, last, thread } = stalled;
         Self { name, count, longest: micros(longest), last: Date(last).to_string(), thread }
     }

@@ -74,7 +74,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
                 metadata: Vec::new(),
                 timeout: Duration::from_millis(TIMEOUT),
             };
-            written(request, &Form::of(state, &server, &trial, None))
+            written(request, &Form::new(state, &server, &trial, None))
         }
         None => failure(request, 404, "No server has such a method."),
     }
@@ -121,7 +121,7 @@ pub(crate) fn trial_result(
     trial: &Trial,
     result: TrialResult,
 ) -> Reply {
-    written(request, &Form::of(state, server, trial, Some(result)))
+    written(request, &Form::new(state, server, trial, Some(result)))
 }
 
 /// Returns what precedes the messages of a stream in an answer, and what follows them: the answer is sent while they
@@ -133,7 +133,7 @@ pub(crate) fn around_messages(
     trial: &Trial,
     result: TrialResult,
 ) -> (String, String) {
-    let page = written(request, &Form::of(state, server, trial, Some(result))).body;
+    let page = written(request, &Form::new(state, server, trial, Some(result))).body;
     // Values are escaped, so that none contains the marker.
     match page.split_once(MESSAGES) {
         Some((before, after)) => ([before, MESSAGES].concat(), after.to_owned()),
@@ -181,7 +181,7 @@ impl Form {
         self.shape.client_streams || self.shape.server_streams
     }
 
-    fn of(state: &State, server: &ObservedServer, trial: &Trial, result: Option<TrialResult>) -> Self {
+    fn new(state: &State, server: &ObservedServer, trial: &Trial, result: Option<TrialResult>) -> Self {
         let lines = trial.metadata.iter().map(|(name, value)| format!("{name}: {value}\n"));
         Self {
             method: trial.target.clone(),

@@ -60,8 +60,8 @@ pub(crate) fn flame(profile: &Profile, base: Option<&Profile>, scope: Scope<'_>)
     if let Some(base) = base {
         add(&mut root, base, scope, |node, weight| node.before += weight);
     }
-    let of = if profile.kind.compares_weights() { root.weight } else { root.before };
-    let totals = (root.weight, base.map(|_| of));
+    let base_weight = if profile.kind.compares_weights() { root.weight } else { root.before };
+    let totals = (root.weight, base.map(|_| base_weight));
     let mut flame = Flame { rects: Vec::new(), weight: root.weight, depth: 0 };
     if root.weight > 0 {
         draw(&mut flame, "all", &root, 0, 0.0, totals);
@@ -198,9 +198,9 @@ pub(super) mod tests {
     fn comparison_is_of_shares() {
         let (now, then) = (profile(&[("a;b", 3), ("a;c", 1)]), profile(&[("a;b", 10), ("a;c", 10)]));
         let flame = flame(&now, Some(&then), Scope::default());
-        let of = |name: &str| flame.rects.iter().find(|rect| rect.name == name).unwrap();
-        assert_eq!((of("b").width, of("b").before), (0.75, Some(0.5)));
-        assert_eq!((of("c").width, of("c").before), (0.25, Some(0.5)));
+        let rect = |name: &str| flame.rects.iter().find(|rect| rect.name == name).unwrap();
+        assert_eq!((rect("b").width, rect("b").before), (0.75, Some(0.5)));
+        assert_eq!((rect("c").width, rect("c").before), (0.25, Some(0.5)));
     }
 
     #[test]

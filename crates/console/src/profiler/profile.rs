@@ -65,7 +65,7 @@ pub(crate) struct Frame {
 
 impl Profile {
     /// Resolves the addresses of samples, and the labels of these metrics' methods between them.
-    pub(super) fn of(
+    pub(super) fn new(
         id: u64,
         kind: ProfileKind,
         began: SystemTime,

@@ -47,7 +47,7 @@ impl RawStack {
             };
             let own = symbols.iter().rposition(is_own);
             symbols.drain(..own.map_or(0, |own| own + 1));
-            symbols.insert(0, Symbol::of_lock(place));
+            symbols.insert(0, Symbol::from_lock(place));
         }
         symbols
     }

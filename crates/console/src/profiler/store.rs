@@ -77,7 +77,8 @@ impl Profiler {
         };
         let frequency = if kind == ProfileKind::Cpu { frequency } else { 0 };
         let id = self.state().made + 1;
-        let made = samples.map(|samples| Arc::new(Profile::of(id, kind, began, frequency, samples, metrics)));
+        let made =
+            samples.map(|samples| Arc::new(Profile::new(id, kind, began, frequency, samples, metrics)));
         let mut state = self.state();
         state.running = None;
         match made {

@@ -12,7 +12,7 @@ pub(super) struct Symbol {
 
 impl Symbol {
     /// Returns the function that represents waiting for a lock at a place.
-    pub(super) fn of_lock(place: &Location<'_>) -> Self {
+    pub(super) fn from_lock(place: &Location<'_>) -> Self {
         let folders = place.file().rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
         let short = place.file().get(folders..).unwrap_or_default();
         Self {

@@ -211,7 +211,7 @@ impl Collector {
         // It began before the time that a span has at its start.
         let began = span.began.checked_sub(took).unwrap_or(span.began);
         let queued = span.queued.map(|since| since.saturating_sub(took));
-        self.ended(Span { began, queued, took, reply, failure: failure.map(Failure::of), ..span });
+        self.ended(Span { began, queued, took, reply, failure: failure.map(Failure::from_status), ..span });
     }
 }
 
@@ -269,7 +269,7 @@ fn offer(call: &CallStart<'_>, end: &CallEnd<'_>) {
         name: call.full_name().into(),
         peer: call.peer.map_or_else(Box::default, |peer| peer.to_string().into()),
         ended: SystemTime::now(),
-        message: end.failure.map_or_else(Box::default, |status| Failure::of(status).message),
+        message: end.failure.map_or_else(Box::default, |status| Failure::from_status(status).message),
     });
 }
 

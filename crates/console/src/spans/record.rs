@@ -95,7 +95,7 @@ impl CallTrace for Record {
     fn end(&self, took: Duration, failure: Option<&Status>, reply: usize) {
         let span = self.span.lock().unwrap_or_else(PoisonError::into_inner).span.take();
         if let Some(span) = span {
-            let failure = failure.map(Failure::of);
+            let failure = failure.map(Failure::from_status);
             (self.keep)(Span { took, reply, failure, ..span });
         }
     }

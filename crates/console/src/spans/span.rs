@@ -67,7 +67,7 @@ pub(crate) struct Interval {
 const MESSAGE: usize = 256;
 
 impl Failure {
-    pub(super) fn of(status: &Status) -> Self {
+    pub(super) fn from_status(status: &Status) -> Self {
         let message = status.message_or_code().chars().take(MESSAGE).collect::<String>();
         Self { code: status.code(), number: status.number(), message: message.into() }
     }

@@ -204,24 +204,27 @@ mod tests {
 
     #[test]
     fn searches_accept_what_they_say() {
-        let failure = Failure::of(&Status::not_found("nothing").with_number(54321));
+        let failure = Failure::from_status(&Status::not_found("nothing").with_number(54321));
         let failed = Span { failure: Some(failure), ..span(1, Duration::from_millis(5)) };
         let fine = span(2, Duration::from_millis(1));
-        let of = |search: &Search| (search.accepts(&failed), search.accepts(&fine));
-        assert_eq!(of(&Search::default()), (true, true));
+        let accepted = |search: &Search| (search.accepts(&failed), search.accepts(&fine));
+        assert_eq!(accepted(&Search::default()), (true, true));
         for error in ["54321", "not_found", "not found"] {
             assert_eq!(
-                of(&Search { error: Some(error.into()), ..Search::default() }),
+                accepted(&Search { error: Some(error.into()), ..Search::default() }),
                 (true, false),
                 "{error}"
             );
         }
-        assert_eq!(of(&Search { error: Some("0".into()), ..Search::default() }), (false, true));
-        assert_eq!(of(&Search { min_latency: Duration::from_millis(2), ..Search::default() }), (true, false));
-        assert_eq!(of(&Search { method: Some("mul".into()), ..Search::default() }), (true, true));
-        assert_eq!(of(&Search { protocol: Some("grpc".into()), ..Search::default() }), (false, false));
+        assert_eq!(accepted(&Search { error: Some("0".into()), ..Search::default() }), (false, true));
+        assert_eq!(
+            accepted(&Search { min_latency: Duration::from_millis(2), ..Search::default() }),
+            (true, false)
+        );
+        assert_eq!(accepted(&Search { method: Some("mul".into()), ..Search::default() }), (true, true));
+        assert_eq!(accepted(&Search { protocol: Some("grpc".into()), ..Search::default() }), (false, false));
         let until = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1));
-        assert_eq!(of(&Search { until, ..Search::default() }), (true, false));
-        assert_eq!(of(&Search { min_reply: 21, ..Search::default() }), (false, false));
+        assert_eq!(accepted(&Search { until, ..Search::default() }), (true, false));
+        assert_eq!(accepted(&Search { min_reply: 21, ..Search::default() }), (false, false));
     }
 }

@@ -11,13 +11,13 @@ const DEPTH: usize = 3;
 pub(crate) fn example(server: &ObservedServer, info: &MethodInfo) -> String {
     let message = info.messages.as_ref().and_then(|(input, _)| {
         let pools = server.monitor.descriptors();
-        pools.iter().find_map(|pool| pool.message(input)).map(|message| of_message(&message, DEPTH))
+        pools.iter().find_map(|pool| pool.message(input)).map(|message| message_example(&message, DEPTH))
     });
     let value = message.unwrap_or_else(|| if info.service.is_empty() { json!([]) } else { json!({}) });
     serde_json::to_string_pretty(&value).unwrap_or_default()
 }
 
-fn of_message(message: &Message, depth: usize) -> Value {
+fn message_example(message: &Message, depth: usize) -> Value {
     let mut fields = Map::new();
     // Of a `oneof` there is one field.
     let mut chosen = Vec::new();
@@ -28,26 +28,26 @@ fn of_message(message: &Message, depth: usize) -> Value {
             }
             chosen.push(oneof);
         }
-        fields.insert(field.name().to_owned(), of_field(message.pool(), field, depth));
+        fields.insert(field.name().to_owned(), field_example(message.pool(), field, depth));
     }
     Value::Object(fields)
 }
 
-fn of_field(pool: &Pool, field: &Field, depth: usize) -> Value {
+fn field_example(pool: &Pool, field: &Field, depth: usize) -> Value {
     match (field.is_map(), field.cardinality()) {
         (true, _) => json!({}),
         (false, Cardinality::Repeated) => json!([]),
-        (false, _) => of_kind(pool, field.kind(), depth),
+        (false, _) => kind_example(pool, field.kind(), depth),
     }
 }
 
-fn of_kind(pool: &Pool, kind: Kind, depth: usize) -> Value {
+fn kind_example(pool: &Pool, kind: Kind, depth: usize) -> Value {
     match kind {
         Kind::Bool => json!(false),
         Kind::String | Kind::Bytes => json!(""),
         Kind::Enum(id) => json!(first(pool.enum_type(id))),
         Kind::Message(_) | Kind::Group(_) if depth == 0 => json!({}),
-        Kind::Message(id) | Kind::Group(id) => of_message(&pool.message_at(id), depth - 1),
+        Kind::Message(id) | Kind::Group(id) => message_example(&pool.message_at(id), depth - 1),
         _ => json!(0),
     }
 }

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::family::Sealed;
-use super::sharded::Sharded;
 use super::registry::{self, Observed};
+use super::sharded::Sharded;
 use super::value::{Kind, Reading, Value};
 
 /// Sum of what was added: bvar's `Adder`. Adding costs a few nanoseconds, and threads do not slow each other down. Clones

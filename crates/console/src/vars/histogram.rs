@@ -56,7 +56,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    pub(super) fn of<'h>(histograms: impl Iterator<Item = &'h Histogram>) -> Self {
+    pub(super) fn sum<'h>(histograms: impl Iterator<Item = &'h Histogram>) -> Self {
         let mut counts = Self { buckets: vec![0; BUCKETS], micros: 0 };
         for histogram in histograms {
             for (sum, bucket) in counts.buckets.iter_mut().zip(&histogram.buckets) {
@@ -122,14 +122,14 @@ mod tests {
     fn percentiles_are_accurate_to_an_eighth() {
         let histogram = Histogram::default();
         (1..=1000).for_each(|micros| histogram.record(micros));
-        let counts = Counts::of([&histogram].into_iter());
+        let counts = Counts::sum([&histogram].into_iter());
         assert_eq!((counts.total(), counts.average()), (1000, 500));
         for (share, want) in [(0.5, 500), (0.99, 990), (1.0, 1000), (0.001, 1)] {
             let got = counts.percentile(share);
             assert!(got.abs_diff(want) <= want / 8 + 1, "{share}: {got}");
         }
         histogram.record(5_000_000);
-        let since = Counts::of([&histogram].into_iter()).since(&counts);
+        let since = Counts::sum([&histogram].into_iter()).since(&counts);
         assert_eq!(since.total(), 1);
         assert!(since.percentile(0.5) >= 4_500_000 && since.longest() >= 5_000_000);
     }

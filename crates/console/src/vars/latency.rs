@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::family::Sealed;
 use super::histogram::{Counts, Histogram};
-use super::sharded::Sharded;
 use super::registry::{self, Observed};
+use super::sharded::Sharded;
 use super::value::{Kind, Reading, Value};
 use super::windows::USUAL;
 
@@ -50,7 +50,7 @@ impl Latency {
 
 impl Recorder {
     fn now(&self) -> Counts {
-        Counts::of(self.shards.iter())
+        Counts::sum(self.shards.iter())
     }
 }
 

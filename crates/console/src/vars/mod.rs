@@ -22,8 +22,8 @@
 
 #![allow(private_interfaces, reason = "methods of a sealed trait")]
 
-mod sharded;
 mod name;
+mod sharded;
 mod value;
 mod windows;
 

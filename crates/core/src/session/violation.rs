@@ -47,7 +47,7 @@ impl Violation {
 
     /// Returns the same violation with this kind.
     #[must_use]
-    pub fn of_kind(self, kind: ViolationKind) -> Self {
+    pub fn with_kind(self, kind: ViolationKind) -> Self {
         Self { kind, ..self }
     }
 

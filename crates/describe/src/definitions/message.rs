@@ -35,7 +35,8 @@ impl Definitions {
             properties.insert(name, schema);
         }
         let mut schema = object(properties, required);
-        let mut notes: Vec<_> = comments.of(message.full_name()).map(str::to_owned).into_iter().collect();
+        let mut notes: Vec<_> =
+            comments.comment(message.full_name()).map(str::to_owned).into_iter().collect();
         let several = oneofs.into_values().filter(|names| names.len() > 1);
         let mut exclusive = Vec::new();
         for names in several {
@@ -60,7 +61,7 @@ impl Definitions {
             }
             (None, _) => self.kind(message, field.kind(), comments),
         };
-        describe(&mut schema, comments.of(field.full_name()));
+        describe(&mut schema, comments.comment(field.full_name()));
         schema
     }
 
@@ -166,7 +167,7 @@ pub(super) fn enum_definition(dialect: Json, declared: &EnumType, comments: &Com
         (_, true) => by_name,
         (_, false) => json!({ "anyOf": [by_name, integer(true, 32)] }),
     };
-    describe(&mut schema, comments.of(declared.full_name()));
+    describe(&mut schema, comments.comment(declared.full_name()));
     schema
 }
 

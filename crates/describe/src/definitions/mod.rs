@@ -93,7 +93,7 @@ impl Definitions {
     pub fn schema(&mut self, content: &Content) -> Value {
         match content {
             Content::Message(message, comments) => self.message(message, comments),
-            Content::Type(schema) => plain::of_type(schema),
+            Content::Type(schema) => plain::type_schema(schema),
             Content::Arguments(types) => struct_pack::arguments(types),
             Content::Result(ty) => struct_pack::value(ty),
             #[cfg(feature = "fbs")]

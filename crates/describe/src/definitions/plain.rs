@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{integer, object};
 
 /// The depth and the size of a type's schema are limited where it is created.
-pub(super) fn of_type(schema: &TypeSchema) -> Value {
+pub(super) fn type_schema(schema: &TypeSchema) -> Value {
     match schema {
         TypeSchema::Bool => json!({ "type": "boolean" }),
         TypeSchema::Int(bits) => integer(true, *bits),
@@ -14,16 +14,16 @@ pub(super) fn of_type(schema: &TypeSchema) -> Value {
         TypeSchema::Float(_) => json!({ "type": "number" }),
         TypeSchema::String => json!({ "type": "string" }),
         TypeSchema::Bytes => json!({ "type": "array", "items": integer(false, 8) }),
-        TypeSchema::Optional(inner) => json!({ "anyOf": [of_type(inner), { "type": "null" }] }),
-        TypeSchema::List(item) => json!({ "type": "array", "items": of_type(item) }),
+        TypeSchema::Optional(inner) => json!({ "anyOf": [type_schema(inner), { "type": "null" }] }),
+        TypeSchema::List(item) => json!({ "type": "array", "items": type_schema(item) }),
         TypeSchema::Tuple(items) => {
-            let items: Vec<_> = items.iter().map(of_type).collect();
+            let items: Vec<_> = items.iter().map(type_schema).collect();
             tuple(items)
         }
-        TypeSchema::Map(_, value) => json!({ "type": "object", "additionalProperties": of_type(value) }),
+        TypeSchema::Map(_, value) => json!({ "type": "object", "additionalProperties": type_schema(value) }),
         TypeSchema::Struct { name, fields } => {
             let properties: Map<_, _> =
-                fields.iter().map(|(name, field)| (name.clone(), of_type(field))).collect();
+                fields.iter().map(|(name, field)| (name.clone(), type_schema(field))).collect();
             let is_optional = |field: &TypeSchema| matches!(field, TypeSchema::Optional(_) | TypeSchema::Any);
             let required =
                 fields.iter().filter(|(_, field)| !is_optional(field)).map(|(name, _)| name.clone());

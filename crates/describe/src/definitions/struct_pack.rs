@@ -15,7 +15,7 @@ pub(super) fn arguments(types: &[Type]) -> Value {
 pub(super) fn value(ty: &Type) -> Value {
     match ty {
         Type::Unit => json!({ "type": "null" }),
-        Type::Scalar(scalar) => of_scalar(*scalar),
+        Type::Scalar(scalar) => scalar_schema(*scalar),
         Type::String(Character::Char) => json!({
             "anyOf": [{ "type": "string" }, { "type": "array", "items": integer(false, 8) }],
             "description": "A text; a list of its bytes if it is not UTF-8.",
@@ -52,7 +52,7 @@ fn chosen<'t>(alternatives: impl Iterator<Item = &'t Type>) -> Value {
     json!({ "oneOf": alternatives.enumerate().map(case).collect::<Vec<_>>() })
 }
 
-fn of_scalar(scalar: Scalar) -> Value {
+fn scalar_schema(scalar: Scalar) -> Value {
     match scalar {
         Scalar::Bool => json!({ "type": "boolean" }),
         Scalar::I8 => integer(true, 8),

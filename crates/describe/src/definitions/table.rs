@@ -68,8 +68,8 @@ impl Definitions {
 
     fn value(&mut self, schema: &Arc<Schema>, ty: &Type) -> Value {
         match ty {
-            Type::Scalar(scalar) => of_scalar(*scalar),
-            Type::Enum(index) => schema.enums.get(*index).map_or(Value::Bool(true), of_enum),
+            Type::Scalar(scalar) => scalar_schema(*scalar),
+            Type::Enum(index) => schema.enums.get(*index).map_or(Value::Bool(true), enum_schema),
             Type::Struct(index) => match schema.structs.get(*index) {
                 Some(declared) => {
                     let name = match declared.namespace.as_str() {
@@ -106,7 +106,7 @@ impl Definitions {
     }
 }
 
-fn of_scalar(scalar: Scalar) -> Value {
+fn scalar_schema(scalar: Scalar) -> Value {
     match scalar {
         Scalar::Bool => json!({ "type": "boolean" }),
         Scalar::F32 | Scalar::F64 => float(&["NaN", "inf", "-inf"]),
@@ -122,7 +122,7 @@ fn of_scalar(scalar: Scalar) -> Value {
 }
 
 /// A value by its name, and one without a name as a number. Flags are names with blanks between them.
-fn of_enum(declared: &Enum) -> Value {
+fn enum_schema(declared: &Enum) -> Value {
     let names: Vec<_> = declared.values.iter().map(|value| value.name.as_str()).collect();
     let named = match declared.bit_flags {
         true => {
@@ -131,7 +131,7 @@ fn of_enum(declared: &Enum) -> Value {
         }
         false => json!({ "type": "string", "enum": names }),
     };
-    let mut schema = json!({ "anyOf": [named, of_scalar(declared.base)] });
+    let mut schema = json!({ "anyOf": [named, scalar_schema(declared.base)] });
     describe(&mut schema, docs(&declared.docs).as_deref());
     schema
 }

@@ -250,7 +250,7 @@ fn table_of_a_fbs_is_described_as_flatc_writes_it() {
         rpc_service Zoo { Feed(Monster): Monster; }
     ";
     let schema = std::sync::Arc::new(polyrpc_build::fbs::read_text("game.fbs", SCHEMA).unwrap());
-    let methods = Method::of_fbs(&schema);
+    let methods = Method::from_fbs(&schema);
     let document = json_schema(&methods, Json::Proto3).unwrap();
     assert_eq!(document["title"], "game.Zoo/Feed");
     let monster = &document["$defs"]["game.Monster"];

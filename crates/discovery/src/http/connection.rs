@@ -30,17 +30,17 @@ impl HttpConnection {
     ) -> io::Result<Self> {
         let stream = dial(origin).await?;
         match origin.tls {
-            true => Self::over(place, super::tls::handshake(stream, &origin.host, tls).await?).await,
-            false => Self::over(place, stream).await,
+            true => Self::handshake(place, super::tls::handshake(stream, &origin.host, tls).await?).await,
+            false => Self::handshake(place, stream).await,
         }
     }
 
     #[cfg(not(feature = "tls"))]
     pub(super) async fn connect(place: usize, origin: &Origin) -> io::Result<Self> {
-        Self::over(place, dial(origin).await?).await
+        Self::handshake(place, dial(origin).await?).await
     }
 
-    async fn over(
+    async fn handshake(
         place: usize,
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     ) -> io::Result<Self> {

@@ -46,19 +46,19 @@ struct Token {
 
 impl Api {
     pub(super) fn new(urls: &str) -> Result<Self, Status> {
-        Ok(Self::over(Http::new(urls, PORT)?, None))
+        Ok(Self::with_http(Http::new(urls, PORT)?, None))
     }
 
     pub(super) fn with_login(&self, username: String, password: String) -> Self {
-        Self::over(self.http.with_new_connections(), Some(Login { username, password }))
+        Self::with_http(self.http.with_new_connections(), Some(Login { username, password }))
     }
 
     #[cfg(feature = "tls")]
     pub(super) fn with_tls(&self, tls: polyrpc::tls::Client) -> Self {
-        Self::over(self.http.with_tls(tls), self.login.clone())
+        Self::with_http(self.http.with_tls(tls), self.login.clone())
     }
 
-    fn over(http: Http, login: Option<Login>) -> Self {
+    fn with_http(http: Http, login: Option<Login>) -> Self {
         Self { http, newer: AtomicBool::new(false), login, token: Mutex::default() }
     }
 

@@ -55,7 +55,7 @@ pub(super) struct Way {
 }
 
 impl Decision {
-    pub(super) fn of(plan: &Plan, proxies: Arc<Proxies>, call: &RawRequest) -> Result<Self> {
+    pub(super) fn new(plan: &Plan, proxies: Arc<Proxies>, call: &RawRequest) -> Result<Self> {
         let sent = (call.service(), call.method());
         // Callers of some protocols send numbers; schemas map these to names.
         let (service, method) = plan.schemas.resolve(call.protocol(), sent.0, sent.1).unwrap_or(sent);

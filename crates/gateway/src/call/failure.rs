@@ -13,14 +13,14 @@ use crate::upstream::Upstream;
 pub(super) fn for_caller(upstream: &Upstream, status: &Status) -> Status {
     let text = status.message();
     if !status.is_remote() {
-        return of_client(&upstream.spec.name, status);
+        return from_client(&upstream.spec.name, status);
     }
     let text = if upstream.protocol() == Protocol::BaiduStd { without_prefix(text) } else { text };
     with_text(status, text.to_owned())
 }
 
 /// Returns the failure of a call that failed at this gateway's client.
-fn of_client(upstream: &str, status: &Status) -> Status {
+fn from_client(upstream: &str, status: &Status) -> Status {
     static RATE: LogRate = LogRate::new();
     let reason = status.message();
     if let Some(suppressed) = RATE.allow() {
@@ -114,7 +114,7 @@ mod tests {
                 "polyrpc-gateway: upstream `users`: no reply in time",
             ),
         ] {
-            let shown = of_client("users", &status);
+            let shown = from_client("users", &status);
             assert_eq!((shown.message(), shown.code()), (text, status.code()));
             assert_eq!((shown.retry(), shown.scope()), (status.retry(), status.scope()));
         }

@@ -25,7 +25,7 @@ use crate::plan::Plan;
 
 /// Forwards a call to an upstream of the plan, and returns its answer.
 pub(crate) async fn answer(plan: Arc<Plan>, proxies: Arc<Proxies>, call: RawRequest) -> Result<RawResponse> {
-    let decision = Box::new(Decision::of(&plan, proxies, &call)?);
+    let decision = Box::new(Decision::new(&plan, proxies, &call)?);
     // Connections and calls of the old plan finish with that plan.
     drop(plan);
     let attached = decision.upstream().protocol().descriptor().capabilities.streams;
@@ -43,7 +43,7 @@ pub(crate) async fn answer(plan: Arc<Plan>, proxies: Arc<Proxies>, call: RawRequ
             streams::piped(decision, call).await
         }
         Streams::Attached if call.is_streamed() && streams => {
-            Box::pin(streams::over_attached(decision, shape, call)).await
+            Box::pin(streams::forward_attached(decision, shape, call)).await
         }
         _ if streams => Err(refusal::streams(&decision.target, decision.between())),
         _ => unary::answer(decision, call).await,

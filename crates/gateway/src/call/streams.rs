@@ -29,7 +29,7 @@ pub(super) async fn piped(decision: Box<Decision>, mut call: RawRequest) -> Resu
     };
     let mut decision = decision.admit()?;
     let record = decision.begin_record(&call, decision.pair.stream_type, None);
-    let watch = Watch::of(&mut decision, record.clone());
+    let watch = Watch::new(&mut decision, record.clone());
     let upstream = open(&decision).await.map_err(|failure| watch.failed(failure))?;
     watch.watched(join(decision, record, messages, upstream).await)
 }
@@ -41,7 +41,7 @@ async fn open(decision: &Decision) -> Result<RawCall> {
 }
 
 /// Calls a streaming method of a brpc upstream, whose messages travel on an attached stream.
-pub(super) async fn over_attached(
+pub(super) async fn forward_attached(
     decision: Box<Decision>,
     shape: StreamType,
     mut call: RawRequest,
@@ -53,7 +53,7 @@ pub(super) async fn over_attached(
     let body = call.body().await?;
     let mut decision = decision.admit()?;
     let record = decision.begin_record(&call, Some(shape), Some(&body));
-    let watch = Watch::of(&mut decision, record.clone());
+    let watch = Watch::new(&mut decision, record.clone());
     let body = unary::request(&decision, body).await.map_err(|failure| watch.failed(failure))?;
     let (client, options) = (decision.upstream().client(), decision.options.clone());
     let opened = client.open_stream_raw(&decision.target, body, options, StreamOptions::default()).await;
@@ -177,7 +177,7 @@ pub(super) async fn attached(mut decision: Box<Decision>, mut call: RawRequest) 
     let offered = call.offered_streams();
     let body = call.body().await?;
     let record = decision.begin_record(&call, Some(StreamType::BIDI), Some(&body));
-    let (options, watch) = (StreamOptions::default(), Watch::of(&mut decision, record.clone()));
+    let (options, watch) = (StreamOptions::default(), Watch::new(&mut decision, record.clone()));
     let body = unary::request(&decision, body).await.map_err(|failure| watch.failed(failure))?;
     let opened = client
         .open_streams_raw(&decision.target, body, decision.options.clone(), options.clone(), offered)
@@ -211,7 +211,7 @@ pub(super) async fn from_attached(
     }
     let first = call.body().await?;
     let record = decision.begin_record(&call, Some(shape), Some(&first));
-    let watch = Watch::of(&mut decision, record.clone());
+    let watch = Watch::new(&mut decision, record.clone());
     let first = match first.bytes.is_empty() && shape.client_streaming {
         true => None,
         false => {

@@ -29,7 +29,7 @@ pub(super) async fn answer(mut decision: Box<Decision>, mut call: RawRequest) ->
     }
     let shape = StreamType { client_streaming: false, server_streaming: true };
     let record = decision.begin_record(&call, Some(shape), Some(&request));
-    let watch = Watch::of(&mut decision, record.clone());
+    let watch = Watch::new(&mut decision, record.clone());
     let subscribed = decision.upstream().client().subscribe::<Value>(key, token).await;
     let messages = subscribed.map_err(|error| watch.failed(decision.failure(error)))?;
     let format = decision.from;

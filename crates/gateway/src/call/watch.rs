@@ -28,7 +28,7 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Takes the call's permits.
-    pub(super) fn of(decision: &mut Decision, record: Option<OpenCall>) -> Self {
+    pub(super) fn new(decision: &mut Decision, record: Option<OpenCall>) -> Self {
         let (route, _places) = (decision.route.clone(), decision.take_places());
         Self { route, place: decision.place, began: Instant::now(), record, _places }
     }
@@ -92,7 +92,7 @@ enum Worst {
 }
 
 impl Worst {
-    fn of(ended: &Result<StreamEnd>) -> Self {
+    fn from_end(ended: &Result<StreamEnd>) -> Self {
         match ended {
             Ok(StreamEnd::ByCaller | StreamEnd::ByServer) => Self::Well,
             Ok(StreamEnd::GivenUp) => Self::GivenUp,
@@ -127,7 +127,7 @@ impl AttachedWatch {
         }
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.streams = open.streams.saturating_sub(1);
-        open.worst = open.worst.or(Worst::of(ended));
+        open.worst = open.worst.or(Worst::from_end(ended));
         if open.streams == 0 {
             self.record(open.worst);
         }
@@ -161,13 +161,13 @@ mod tests {
             failed(Code::InvalidArgument),
             failed(Code::Unknown),
         ];
-        let ends = ends.each_ref().map(Worst::of);
+        let ends = ends.each_ref().map(Worst::from_end);
         for (n, end) in ends.into_iter().enumerate() {
             assert!(
                 ends[..n].iter().all(|better| better.or(end) == end && end.or(*better) == end),
                 "{end:?}"
             );
         }
-        assert_eq!(Worst::of(&Ok(StreamEnd::ByServer)), Worst::Well);
+        assert_eq!(Worst::from_end(&Ok(StreamEnd::ByServer)), Worst::Well);
     }
 }

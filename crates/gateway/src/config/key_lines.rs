@@ -4,7 +4,7 @@ pub(super) struct KeyLines(Vec<(String, usize)>);
 
 impl KeyLines {
     /// The keys of the table whose header is at a line, from 1; those before any header at line 0.
-    pub(super) fn of_table(text: &str, header: usize) -> Self {
+    pub(super) fn from_table(text: &str, header: usize) -> Self {
         let lines =
             text.lines().zip(1..).skip(header).take_while(|(line, _)| !line.trim_start().starts_with('['));
         let keys = lines.filter_map(|(line, number)| {
@@ -34,10 +34,10 @@ pub(super) fn line_of_key(text: &str, path: &str) -> usize {
     let header = format!("[{table}]");
     let place = text.lines().position(|line| line.split('#').next().unwrap_or_default().trim() == header);
     match (place, key) {
-        (Some(place), Some(key)) => KeyLines::of_table(text, place + 1).line(key).unwrap_or(place + 1),
+        (Some(place), Some(key)) => KeyLines::from_table(text, place + 1).line(key).unwrap_or(place + 1),
         (Some(place), None) => place + 1,
         // A key before all tables, or an inline table.
-        (None, _) => KeyLines::of_table(text, 0).line(table).unwrap_or(0),
+        (None, _) => KeyLines::from_table(text, 0).line(table).unwrap_or(0),
     }
 }
 
@@ -62,7 +62,7 @@ mod tests {
         ] {
             assert_eq!(line_of_key(text, path), line, "{path}");
         }
-        let listen = KeyLines::of_table(text, line_of(text, text.find("[[listen").unwrap()));
+        let listen = KeyLines::from_table(text, line_of(text, text.find("[[listen").unwrap()));
         assert_eq!(["address", "tls", "memory"].map(|key| listen.line(key)), [Some(7), Some(8), None]);
     }
 }

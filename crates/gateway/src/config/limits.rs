@@ -15,7 +15,7 @@ pub(super) fn problems(
     tools: Option<&Lined<Tools>>,
 ) -> Vec<ConfigError> {
     let mut found = Found(Vec::new());
-    of_all(limits, &mut found);
+    check_all(limits, &mut found);
     for upstream in upstreams {
         let name = format!("upstream `{}`: ", upstream.name);
         let at = Place(upstream, &name);
@@ -55,7 +55,7 @@ pub(super) fn problems(
 }
 
 /// Those of `[limits]`.
-fn of_all(limits: &Lined<Limits>, found: &mut Found) {
+fn check_all(limits: &Lined<Limits>, found: &mut Found) {
     let at = Place(limits, "[limits]: ");
     found.counts(&at, [("calls", limits.calls), ("connections", limits.connections)]);
     found.counts(

@@ -19,7 +19,7 @@ impl<T> Lined<T> {
 
     pub(super) fn one(text: &str, part: Spanned<T>) -> Self {
         let line = line_of(text, part.span().start);
-        Self { line, keys: KeyLines::of_table(text, line), value: part.into_inner() }
+        Self { line, keys: KeyLines::from_table(text, line), value: part.into_inner() }
     }
 
     /// A part that the file does not have.

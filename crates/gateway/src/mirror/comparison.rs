@@ -22,7 +22,7 @@ pub(super) enum Precision {
 }
 
 impl Precision {
-    fn of(protocol: Protocol, code: Code) -> Self {
+    fn new(protocol: Protocol, code: Code) -> Self {
         let lacks_codes = [Protocol::Rpcx, Protocol::NetRpc, Protocol::RestRpc].contains(&protocol);
         if lacks_codes && code == Code::Unknown { Self::Vague } else { Self::Exact }
     }
@@ -40,10 +40,10 @@ pub(super) enum Outcome {
 
 impl Outcome {
     /// `protocol`: that of the upstream.
-    pub(super) fn of(pair: &Pair, protocol: Protocol, answer: Answer) -> Self {
+    pub(super) fn decode(pair: &Pair, protocol: Protocol, answer: Answer) -> Self {
         let body = match answer {
             Ok(body) => body,
-            Err(code) => return Self::Failed(code, Precision::of(protocol, code)),
+            Err(code) => return Self::Failed(code, Precision::new(protocol, code)),
         };
         let bytes = body.bytes.clone();
         let read = || {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     fn failed(protocol: Protocol, code: Code) -> Outcome {
-        Outcome::Failed(code, Precision::of(protocol, code))
+        Outcome::Failed(code, Precision::new(protocol, code))
     }
 
     #[test]

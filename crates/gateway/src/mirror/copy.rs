@@ -97,7 +97,7 @@ impl Leg {
         let body = self.pair.request.as_ref().ok()?.translate(body).ok()?.body;
         let called = self.upstream.client().call_raw(&self.target, body, self.options.clone()).await;
         let answer = called.map(|response| response.message).map_err(|error| error.code());
-        Some(Outcome::of(&self.pair, self.upstream.protocol(), answer))
+        Some(Outcome::decode(&self.pair, self.upstream.protocol(), answer))
     }
 }
 
@@ -116,7 +116,7 @@ impl Job {
         let Some(second) = second.filter(Outcome::is_answer) else {
             return counts.unmeasured.add();
         };
-        let primary = Outcome::of(&pair, protocol, answer);
+        let primary = Outcome::decode(&pair, protocol, answer);
         let compare =
             |renames, other| comparison::compare(&shared.rules, &shared.samples, renames, &primary, other);
         let (differences, noise) = (compare(true, &candidate), compare(false, &second));

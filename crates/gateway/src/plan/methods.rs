@@ -32,7 +32,7 @@ impl Plan {
     fn declared_methods(&self) -> Vec<Method> {
         let protos =
             self.schemas.protos().flat_map(|source| ProtoFiles::new(source.pool().clone()).methods());
-        let tables = self.schemas.fbs().flat_map(Method::of_fbs);
+        let tables = self.schemas.fbs().flat_map(Method::from_fbs);
         let functions = self.schemas.functions().map(|(name, signature)| {
             let result = signature.answer().cloned().unwrap_or(Type::Unit);
             Method::new("", name, Content::Arguments(signature.arguments().to_vec()), Content::Result(result))

@@ -186,18 +186,18 @@ impl Plan {
 /// Reads the files. A failure has the key that names the file.
 fn schemas(config: &Config) -> Result<Schemas, (&'static str, Error)> {
     let (files, mut schemas) = (&config.schema, Schemas::new());
-    let of = |key: &'static str| move |error: Error| (key, error);
+    let with_key = |key: &'static str| move |error: Error| (key, error);
     if !files.proto.is_empty() {
-        schemas.add_proto(SchemaSource::read_proto(&files.proto, &files.include).map_err(of("proto"))?);
+        schemas.add_proto(SchemaSource::read_proto(&files.proto, &files.include).map_err(with_key("proto"))?);
     }
     if !files.sets.is_empty() {
-        schemas.add_proto(SchemaSource::read_sets(&files.sets).map_err(of("sets"))?);
+        schemas.add_proto(SchemaSource::read_sets(&files.sets).map_err(with_key("sets"))?);
     }
     if !files.fbs.is_empty() {
-        schemas.add_fbs(&files.fbs, &files.include).map_err(of("fbs"))?;
+        schemas.add_fbs(&files.fbs, &files.include).map_err(with_key("fbs"))?;
     }
     for function in &files.functions {
-        schemas.add_function(function).map_err(of("functions"))?;
+        schemas.add_function(function).map_err(with_key("functions"))?;
     }
     Ok(schemas)
 }
@@ -210,7 +210,7 @@ async fn reflected(upstream: &Upstream) -> Result<Vec<SchemaSource>, String> {
     let mut sources = Vec::new();
     let is_own = |service: &str| OWN_SERVICES.iter().any(|own| service.starts_with(own));
     for service in services.iter().filter(|service| !is_own(service)) {
-        let set = Reflection::new(client, options()).of_service(service).await;
+        let set = Reflection::new(client, options()).query_service(service).await;
         if let Some(set) = set.map_err(|error| error.to_string())? {
             let source = SchemaSource::new(&set, format!("the reflection of `{}`", upstream.spec.name));
             sources.push(source.map_err(|error| error.to_string())?);

@@ -16,7 +16,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    fn of(call: &RawRequest) -> Self {
+    fn new(call: &RawRequest) -> Self {
         let text = |key| call.metadata().get(key).map(str::to_owned);
         Self {
             has_deadline: call.remaining().is_some(),
@@ -63,7 +63,7 @@ async fn count(body: Bytes, sender: Sender<Bytes>) {
 }
 
 async fn answer(mut call: RawRequest, seen: Arc<Mutex<Seen>>) -> Result<RawResponse> {
-    *seen.lock().unwrap_or_else(PoisonError::into_inner) = Seen::of(&call);
+    *seen.lock().unwrap_or_else(PoisonError::into_inner) = Seen::new(&call);
     // fb_rpc has only numbers: that of Fail is 1.
     if matches!(call.method(), "Fail" | "#1") {
         return Err(Status::not_found("no such text").into());

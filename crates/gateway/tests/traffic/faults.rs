@@ -91,7 +91,7 @@ async fn broken_upstream_fails_its_own_calls_in_time() {
             let wrong = broken(fault, beginning).await;
             let text = configuration(scheme, &wrong, &shop.address());
             let gateway = Gateway::start(Config::parse(&text).unwrap()).await.unwrap();
-            let customers = Customers::of(&gateway);
+            let customers = Customers::new(&gateway);
             let started = Instant::now();
             let failure = customers.call("Buy", 1).await.unwrap_err();
             assert!(started.elapsed() < Duration::from_secs(30), "{scheme} {fault:?}");
@@ -135,7 +135,7 @@ async fn broken_reloads_under_load_fail_no_call() {
     let (stop, made) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut customers = tokio::task::JoinSet::new();
     for _ in 0..8 {
-        let (client, stop, made) = (Customers::of(&gateway), stop.clone(), made.clone());
+        let (client, stop, made) = (Customers::new(&gateway), stop.clone(), made.clone());
         customers.spawn(async move {
             while !stop.load(Ordering::Relaxed) {
                 client.call("Get", 7).await.unwrap();
@@ -177,15 +177,15 @@ async fn reload_without_threads_in_the_file_keeps_those_of_the_start() {
     let shop = Shop::start(0).await;
     let text = configuration("grpc", &shop.address(), &shop.address());
     // Hardly a machine has seven cores.
-    let of = |threads: usize| Config::parse(&format!("threads = {threads}\n{text}")).unwrap();
-    let mut gateway = Gateway::start(of(7)).await.unwrap();
+    let with_threads = |threads: usize| Config::parse(&format!("threads = {threads}\n{text}")).unwrap();
+    let mut gateway = Gateway::start(with_threads(7)).await.unwrap();
     // A further upstream gets clients for the threads that there are.
     let more = format!("{text}\n[[upstream]]\nname = \"more\"\nurl = \"grpc://{}\"", shop.address());
     gateway.reload(Config::parse(&more).unwrap()).await.unwrap();
-    gateway.reload(of(7)).await.unwrap();
-    let refused = gateway.reload(of(8)).await.unwrap_err().to_string();
+    gateway.reload(with_threads(7)).await.unwrap();
+    let refused = gateway.reload(with_threads(8)).await.unwrap_err().to_string();
     assert!(refused.contains("`threads` cannot change while the gateway runs"), "{refused}");
-    assert_eq!(Customers::of(&gateway).call("Get", 7).await.unwrap()["price"], 21);
+    assert_eq!(Customers::new(&gateway).call("Get", 7).await.unwrap()["price"], 21);
     gateway.shutdown().await;
 }
 
@@ -199,7 +199,7 @@ async fn call_that_is_repeated_keeps_its_only_place_in_the_route() {
         &format!("to = {{ wrong = 1, right = 0 }}\ncalls = 1\nsafe = [\"*/Buy\"]\n{abort}"),
     );
     let gateway = Gateway::start(Config::parse(&text).unwrap()).await.unwrap();
-    let customers = Customers::of(&gateway);
+    let customers = Customers::new(&gateway);
     for id in 0..5 {
         assert_eq!(customers.call("Buy", id).await.unwrap()["id"].as_i64().unwrap_or(0), id as i64);
     }
@@ -218,7 +218,7 @@ async fn calls_beyond_the_limit_of_a_route_are_refused() {
         .replace("timeout = \"500ms\"", "timeout = \"60s\"")
         .replace("name = \"right\"", "name = \"right\"\ntimeout = \"100ms\"");
     let gateway = Gateway::start(Config::parse(&text).unwrap()).await.unwrap();
-    let customers = Customers::of(&gateway);
+    let customers = Customers::new(&gateway);
     let mut calls = tokio::task::JoinSet::new();
     for id in 0..20 {
         let customers = customers.clone();
@@ -250,7 +250,7 @@ async fn callers_without_a_message_do_not_use_up_the_limit_of_a_route() {
         let opened = client.open_raw("shop.Shop/Buy", CallOptions::default(), Format::Protobuf).await;
         silent.push(opened.unwrap());
     }
-    let customers = Customers::of(&gateway);
+    let customers = Customers::new(&gateway);
     for id in 0..20 {
         assert_eq!(customers.call("Buy", id).await.unwrap()["id"].as_i64().unwrap_or(0), id as i64);
     }
@@ -268,7 +268,7 @@ async fn silent_reflection_stops_neither_the_start_nor_a_reload() {
     let text = configuration("grpc", &closed, &shop.address())
         .replace("[[listen]]", "reflect = [\"wrong\"]\n[[listen]]");
     let mut gateway = Gateway::start(Config::parse(&text).unwrap()).await.unwrap();
-    let customers = Customers::of(&gateway);
+    let customers = Customers::new(&gateway);
     assert_eq!(customers.call("Get", 7).await.unwrap()["price"], 21);
     gateway.reload(Config::parse(&text.replace("500ms", "400ms")).unwrap()).await.unwrap();
     assert_eq!(customers.call("Get", 8).await.unwrap()["price"], 24);
@@ -285,7 +285,7 @@ async fn status_has_the_methods_that_callers_called() {
     let text = configuration("grpc", &shop.address(), &shop.address());
     let text = format!("{text}\n[admin]\nlisten = \"127.0.0.1:0\"");
     let gateway = Gateway::start(Config::parse(&text).unwrap()).await.unwrap();
-    Customers::of(&gateway).call("Get", 7).await.unwrap();
+    Customers::new(&gateway).call("Get", 7).await.unwrap();
     let status = eventually(&gateway, "status", |status| status["seen"][0]["succeeded"] == 1).await;
     assert_eq!(status["seen"][0]["method"], "shop.Shop/Get", "{status:#}");
     gateway.shutdown().await;

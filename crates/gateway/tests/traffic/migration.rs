@@ -53,7 +53,7 @@ async fn service_moves_to_its_rewrite_and_back_without_a_failed_call() {
     let (a, mut b) = (Shop::start(0).await, Shop::start(SURCHARGE).await);
     let mirrored = "to = { a = 100, b = 0 }\n[route.mirror]\nto = \"b\"\nrate = 100000";
     let mut gateway = Gateway::start(configuration(&a, &b, mirrored)).await.unwrap();
-    let customers = Customers::of(&gateway);
+    let customers = Customers::new(&gateway);
 
     // The mirror finds the wrong field, and only that, though the time differs in every call.
     customers.shop(10_000).await;

@@ -52,7 +52,7 @@ async fn mirror_that_does_not_answer_delays_no_caller_and_is_paused() {
     let (_listener, silent) = silent().await;
     let gateway = gateway(&a.address(), &silent, "concurrent = 8\ntimeout = \"1s\"\nrate = 100000").await;
     let started = Instant::now();
-    Customers::of(&gateway).shop(2_000).await;
+    Customers::new(&gateway).shop(2_000).await;
     // Eight copies wait for a second each; one call that waited for its copy would show.
     assert!(started.elapsed() < Duration::from_secs(60));
     let report = page(&gateway, "report").await;
@@ -62,7 +62,7 @@ async fn mirror_that_does_not_answer_delays_no_caller_and_is_paused() {
     let report = eventually(&gateway, "report", |report| report[0]["paused"] == true).await;
     assert!(count(&report, "failed") >= 5, "{report:#}");
     let before = count(&report, "paused");
-    Customers::of(&gateway).call("Get", 1).await.unwrap();
+    Customers::new(&gateway).call("Get", 1).await.unwrap();
     eventually(&gateway, "report", |report| count(report, "paused") > before || report[0]["paused"] == false)
         .await;
     gateway.shutdown().await;
@@ -72,7 +72,7 @@ async fn mirror_that_does_not_answer_delays_no_caller_and_is_paused() {
 async fn only_safe_methods_are_copied() {
     let (a, b) = (Shop::start(0).await, Shop::start(0).await);
     let gateway = gateway(&a.address(), &b.address(), "share = 1.0").await;
-    let customers = Customers::of(&gateway);
+    let customers = Customers::new(&gateway);
     for id in 0..50 {
         customers.call("Buy", id).await.unwrap();
     }
@@ -93,7 +93,7 @@ async fn listed_methods_and_a_part_of_the_calls_are_copied() {
     let mirror = "share = 0.2\nnoise = \"b\"\nrule = [{ path = \"time\", ignore = true }]";
     let text_of_route = format!("{mirror}\n[[route]]\nto = \"a\"");
     let gateway = gateway(&a.address(), &b.address(), &text_of_route).await;
-    Customers::of(&gateway).shop(1_000).await;
+    Customers::new(&gateway).shop(1_000).await;
     let report = eventually(&gateway, "report", |report| {
         count(report, "equal") + count(report, "dropped") == b.calls.load(Ordering::Relaxed) as i64 / 2
             && count(report, "equal") > 100
@@ -117,7 +117,7 @@ async fn percentiles(timeout: &str, rounds: usize, calls: usize) -> [Duration; 2
     let mut p99 = [Vec::new(), Vec::new()];
     for _ in 0..rounds {
         for (gateway, all) in [&with, &without].into_iter().zip(&mut p99) {
-            let customers = Customers::of(gateway);
+            let customers = Customers::new(gateway);
             customers.call("Get", 1).await.unwrap();
             let mut times = Vec::new();
             for id in 0..calls {

@@ -94,7 +94,7 @@ async fn calls_are_recorded_as_callers_made_them_without_what_is_removed() {
     let rules = format!("drop = [\"name\"]\nhash = [\"price\"]\nhash_key = \"file:{}\"", key.display());
     let text = configuration(&folder, &format!("grpc://{}", shop.address()), &rules, true);
     let mut gateway = start(&text).await;
-    let customers = Customers::of(&gateway);
+    let customers = Customers::new(&gateway);
     assert_eq!(customers.call("Get", 7).await.unwrap()["name"], "item 7");
     customers.call("Buy", 8).await.unwrap();
     // Messages of gRPC pass unread, and are removed by the schema.

@@ -101,7 +101,7 @@ pub(crate) fn proto() -> String {
 pub(crate) struct Customers(Client);
 
 impl Customers {
-    pub(crate) fn of(gateway: &Gateway) -> Self {
+    pub(crate) fn new(gateway: &Gateway) -> Self {
         let url = format!("http://{}", gateway.addresses()[0]);
         Self(Client::builder(&url).timeout(Duration::from_secs(60)).build().unwrap())
     }

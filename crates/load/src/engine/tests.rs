@@ -252,7 +252,7 @@ fn stalls_have_the_quantiles_of_the_formula() {
 #[test]
 fn stopped_generator_is_invalid_and_stalled_server_is_not() {
     let schedule = schedule(10_000, Arrivals::Constant, 10);
-    let verdict = |record: &ThreadRecord| Verdict::of_open_loop(&record.counts, &record.own_lag);
+    let verdict = |record: &ThreadRecord| Verdict::for_open_loop(&record.counts, &record.own_lag);
 
     let (stalled, _) = Run { most: 1_000, ..Run::open(&schedule, STALLING) }.run();
     assert!(stalled.counts.blocked > 5_000, "{:?}", stalled.counts);

@@ -29,8 +29,8 @@ impl Records {
     pub fn parse(name: &Path, text: &str) -> Result<Self, String> {
         let extension = name.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let records = match extension {
-            "jsonl" | "ndjson" | "json" => Self::of_json_lines(text),
-            _ => Self::of_csv(text),
+            "jsonl" | "ndjson" | "json" => Self::from_json_lines(text),
+            _ => Self::from_csv(text),
         }?;
         match records.rows.len() {
             0 => Err("there is no record".to_owned()),
@@ -41,7 +41,7 @@ impl Records {
         }
     }
 
-    fn of_csv(text: &str) -> Result<Self, String> {
+    fn from_csv(text: &str) -> Result<Self, String> {
         let mut rows = csv::rows(text)?.into_iter();
         let header = rows.next().unwrap_or_default();
         let names: HashMap<_, _> = header.iter().enumerate().map(|(at, name)| (name.clone(), at)).collect();
@@ -58,7 +58,7 @@ impl Records {
         Ok(Self { names, rows })
     }
 
-    fn of_json_lines(text: &str) -> Result<Self, String> {
+    fn from_json_lines(text: &str) -> Result<Self, String> {
         let mut names = HashMap::new();
         let mut rows = Vec::new();
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {

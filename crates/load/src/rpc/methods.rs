@@ -15,7 +15,7 @@ pub(crate) struct Methods {
 }
 
 impl Methods {
-    pub(crate) fn of(plan: &Plan) -> Arc<Self> {
+    pub(crate) fn new(plan: &Plan) -> Arc<Self> {
         let mix = Mix::new(plan.methods.iter().map(|method| method.weight), plan.seed);
         Arc::new(Self { methods: plan.methods.clone(), mix, seed: plan.seed })
     }

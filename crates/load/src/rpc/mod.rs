@@ -164,7 +164,7 @@ mod tests {
 
     fn connections(url: &str) -> Arc<Connections> {
         let client = Client::builder(url).connection_mode(ConnectionMode::Pooled).idle_connections(CALLERS);
-        Connections::new(vec![client.build().unwrap()], Methods::of(&plan()))
+        Connections::new(vec![client.build().unwrap()], Methods::new(&plan()))
     }
 
     #[test]

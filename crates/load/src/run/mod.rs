@@ -90,7 +90,7 @@ impl ReadyRun {
     /// As [`run`].
     pub fn connect(plan: &Plan, part: PlanPart) -> Result<Self, RunError> {
         plan.check(part).map_err(RunError::Plan)?;
-        let methods = Methods::of(plan);
+        let methods = Methods::new(plan);
         let schedule = plan.schedule();
         let clock = Wall::start();
         let (report, reports) = mpsc::channel();
@@ -165,8 +165,8 @@ impl ReadyRun {
         };
         let verdict = match &plan.pacing {
             _ if stop.is_stopped() && record.counts.sent == 0 => Verdict::NothingMeasured,
-            Pacing::Open { .. } => Verdict::of_open_loop(&record.counts, &record.own_lag),
-            Pacing::Closed { .. } => Verdict::of_closed_loop(&record.counts),
+            Pacing::Open { .. } => Verdict::for_open_loop(&record.counts, &record.own_lag),
+            Pacing::Closed { .. } => Verdict::for_closed_loop(&record.counts),
         };
         Ok(Outcome {
             window: Duration::from_nanos(measured_until.saturating_sub(opens)),

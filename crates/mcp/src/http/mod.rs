@@ -53,7 +53,7 @@ pub(crate) async fn answer(
     running: Option<(Arc<Tools>, Connector)>,
     mut request: HttpRequest,
 ) -> HttpResponse {
-    let origin = match Origin::of(&request, &endpoint.settings.origins) {
+    let origin = match Origin::check(&request, &endpoint.settings.origins) {
         Ok(origin) => origin,
         Err(text) => return refusal(403, text),
     };

@@ -18,7 +18,7 @@ pub(super) enum Origin {
 }
 
 impl Origin {
-    pub(super) fn of(request: &HttpRequest, allowed: &[String]) -> Result<Self, &'static str> {
+    pub(super) fn check(request: &HttpRequest, allowed: &[String]) -> Result<Self, &'static str> {
         let scheme = if request.is_tls { "https" } else { "http" };
         let field = |name| request.headers.get(name);
         match (field("origin"), field("sec-fetch-site")) {

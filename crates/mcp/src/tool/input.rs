@@ -21,7 +21,7 @@ pub(crate) enum Input {
 
 impl Input {
     /// Also returns the schema of the arguments.
-    pub(super) fn of(content: &Content) -> Result<(Self, Value), String> {
+    pub(super) fn new(content: &Content) -> Result<(Self, Value), String> {
         let mut definitions = Definitions::new(Json::Proto3, PLACE);
         let schema = definitions.inlined(content);
         let (input, mut schema) = match content {

@@ -64,7 +64,7 @@ impl Tools {
             }
         }
         let targets: Vec<_> = callable.iter().map(|method| method.target()).collect();
-        let names = name::of_targets(&targets);
+        let names = name::from_targets(&targets);
         let mut tools = Vec::with_capacity(callable.len());
         for (method, name) in callable.into_iter().zip(names) {
             tools.push(Tool::new(method, name, settings)?);
@@ -115,9 +115,9 @@ fn check_patterns(methods: &[Method], patterns: &[Pattern]) -> Result<(), ToolsE
 impl Tool {
     fn new(method: &Method, name: String, settings: &Settings) -> Result<Self, ToolsError> {
         let wrong = |text| ToolsError(format!("{}: {text}", method.target()));
-        let (input, input_schema) = Input::of(&method.input).map_err(wrong)?;
+        let (input, input_schema) = Input::new(&method.input).map_err(wrong)?;
         let limit = method.stream_type.server_streaming.then_some(settings.max_messages);
-        let (output, output_schema) = Output::of(&method.output, limit).map_err(wrong)?;
+        let (output, output_schema) = Output::new(&method.output, limit).map_err(wrong)?;
         let target = method.target();
         let mut text = method.description.clone().unwrap_or_else(|| format!("Calls {target}."));
         if let Some(limit) = limit {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 /// the same name.
 ///
 /// Clients accept different characters and lengths; all accept up to 64 letters, digits, `_` and `-`.
-pub(super) fn of_targets(targets: &[String]) -> Vec<String> {
-    let plain: Vec<_> = targets.iter().map(|target| of_target(target)).collect();
+pub(super) fn from_targets(targets: &[String]) -> Vec<String> {
+    let plain: Vec<_> = targets.iter().map(|target| from_target(target)).collect();
     let mut owners: HashMap<&str, &str> = HashMap::new();
     let mut shared = Vec::new();
     for (name, target) in plain.iter().zip(targets) {
@@ -20,7 +20,7 @@ pub(super) fn of_targets(targets: &[String]) -> Vec<String> {
     plain.iter().zip(targets).map(unique).collect()
 }
 
-fn of_target(target: &str) -> String {
+fn from_target(target: &str) -> String {
     let name: String = target.chars().map(|letter| if is_allowed(letter) { letter } else { '_' }).collect();
     if name.is_empty() {
         return with_hash("method", target);
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     fn names(targets: &[&str]) -> Vec<String> {
-        of_targets(&targets.iter().map(|target| (*target).to_owned()).collect::<Vec<_>>())
+        from_targets(&targets.iter().map(|target| (*target).to_owned()).collect::<Vec<_>>())
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(crate) enum Output {
 
 impl Output {
     /// Also returns the schema of the content, if it is known. `limit`: the number of messages of a stream.
-    pub(super) fn of(content: &Content, limit: Option<usize>) -> Result<(Self, Option<Value>), String> {
+    pub(super) fn new(content: &Content, limit: Option<usize>) -> Result<(Self, Option<Value>), String> {
         let mut definitions = Definitions::new(Json::Proto3, PLACE);
         let is_unknown = matches!(content, Content::Type(TypeSchema::Any));
         let (output, mut schema) = if let Some(limit) = limit {

@@ -240,7 +240,7 @@ impl<'a, 't, 'de> SentValue<'a, 't, 'de> {
     fn is_time(&self) -> Result<bool, Error> {
         let Decoder { definitions, table, cursor, .. } = &*self.decoder;
         let name = table.find(self.of).map_or("", |definition| table.name(definitions, definition));
-        Ok(Time::of_type(name, cursor.ahead().bytes()?).is_some())
+        Ok(Time::for_type(name, cursor.ahead().bytes()?).is_some())
     }
 
     /// Decodes a list of elements of a single type.
@@ -708,7 +708,7 @@ impl<'de> MapAccess<'de> for &mut NamedFields<'_, '_, 'de> {
         }
         let zero = match self.of {
             0 => Zero::any(),
-            of => Zero::of(self.decoder.table.kind(of)?),
+            of => Zero::new(self.decoder.table.kind(of)?),
         };
         seed.deserialize(zero).map_err(|error| match self.of {
             0 => error,
@@ -785,7 +785,7 @@ impl<'de> SeqAccess<'de> for &mut PositionalFields<'_, '_, 'de> {
         let is_here = self.sent == Some(self.next);
         self.next += 1;
         if !is_here {
-            return seed.deserialize(Zero::of(self.decoder.table.kind(of)?)).map(Some);
+            return seed.deserialize(Zero::new(self.decoder.table.kind(of)?)).map(Some);
         }
         let value = seed.deserialize(SentValue { decoder: self.decoder, of, top: false })?;
         self.advance()?;

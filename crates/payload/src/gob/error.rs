@@ -31,7 +31,7 @@ impl Error {
 
     /// Creates the error of a type without an equivalent in Go.
     #[cold]
-    pub(super) fn of_type(reason: impl Into<Cow<'static, str>>) -> Self {
+    pub(super) fn in_type(reason: impl Into<Cow<'static, str>>) -> Self {
         Self { of_type: true, ..Self::new(reason) }
     }
 

@@ -21,7 +21,7 @@ use super::{Error, Limits, Split, sole};
 pub fn to_json(bytes: &[u8]) -> Result<String, Error> {
     let limits = Limits { message: usize::MAX - 16, ..Limits::default() };
     let body = sole(bytes, limits.clone())?.into_bytes();
-    let split = Split::of(&body, &limits)?;
+    let split = Split::parse(&body, &limits)?;
     let (of, cursor) = split.value()?;
     let mut printer = Printer { split: &split, cursor, depth: limits.depth, out: String::new() };
     printer.top(of)?;
@@ -115,7 +115,7 @@ impl Printer<'_> {
     fn opaque(&mut self, of: i32) -> Result<(), Error> {
         let bytes = self.cursor.bytes()?;
         let definition = self.split.table.find(of).ok_or_else(Error::unknown_type)?;
-        match Time::of_type(self.split.table.name(self.split.definitions, definition), bytes) {
+        match Time::for_type(self.split.table.name(self.split.definitions, definition), bytes) {
             Some(time) => self.text(&time.to_string()),
             None => self.text(&STANDARD.encode(bytes)),
         }
@@ -223,7 +223,7 @@ impl Printer<'_> {
 pub fn from_json(json: &[u8]) -> Result<Vec<u8>, Error> {
     let value: Value = serde_json::from_slice(json).map_err(|error| Error::new(error.to_string()))?;
     let mut shapes = Shapes::default();
-    let shape = ObservedType::of(&value).ok_or_else(|| Error::new("null has no type"))?;
+    let shape = ObservedType::infer(&value).ok_or_else(|| Error::new("null has no type"))?;
     let mut out = Vec::new();
     let of = shapes.number(&shape);
     shapes.define(of, &mut out);
@@ -258,7 +258,7 @@ enum ObservedType {
 
 impl ObservedType {
     /// Infers the type of a value; `None` if it shows none: null, and empty lists.
-    fn of(value: &Value) -> Option<Self> {
+    fn infer(value: &Value) -> Option<Self> {
         Some(match value {
             Value::Null => return None,
             Value::Bool(_) => Self::Bool,
@@ -267,13 +267,14 @@ impl ObservedType {
             Value::Number(_) => Self::Float,
             Value::String(_) => Self::Text,
             Value::Array(list) => {
-                let mut all = list.iter().map(Self::of);
+                let mut all = list.iter().map(Self::infer);
                 let first = all.next()?;
                 let all = all.try_fold(first?, |one, other| other.map(|other| one.and(other)));
                 Self::List(Box::new(all.unwrap_or(Self::Any)))
             }
             Value::Object(members) => {
-                let seen = members.iter().filter_map(|(name, value)| Some((name.clone(), Self::of(value)?)));
+                let seen =
+                    members.iter().filter_map(|(name, value)| Some((name.clone(), Self::infer(value)?)));
                 let mut seen: Vec<_> = seen.collect();
                 seen.sort_by(|(one, _), (other, _)| one.cmp(other));
                 Self::Object(seen)
@@ -411,7 +412,7 @@ impl Shapes {
 
     /// Writes a value in an interface; lists and objects have the types into which Go decodes JSON.
     fn any(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), Error> {
-        let (name, of) = match ObservedType::of(value) {
+        let (name, of) = match ObservedType::infer(value) {
             None if value.is_null() => {
                 out.push(0);
                 return Ok(());
@@ -440,7 +441,7 @@ impl Shapes {
                     self.any(value, out)?;
                 }
             }
-            value => self.put(value, &ObservedType::of(value).unwrap_or(ObservedType::Bool), out)?,
+            value => self.put(value, &ObservedType::infer(value).unwrap_or(ObservedType::Bool), out)?,
         }
         end(out, mark);
         Ok(())

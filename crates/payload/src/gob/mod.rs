@@ -103,7 +103,7 @@ pub fn to_vec<T>(value: &T) -> Result<Vec<u8>, Error>
 where
     T: Serialize + DeserializeOwned + 'static,
 {
-    let description = schema_of_type::of::<T>()?;
+    let description = schema_of_type::description::<T>()?;
     let mut out = Vec::with_capacity(description.definitions().len() + 64);
     out.extend_from_slice(description.definitions());
     encode::message(value, &description, description.id(), &mut out)?;
@@ -126,7 +126,7 @@ where
 /// ```
 pub fn check<T: DeserializeOwned + 'static>() -> Result<(), Error> {
     // Deserialization runs code of the type's author, which may panic: that is left to actual deserialization.
-    match catch_unwind(schema_of_type::of::<T>)
+    match catch_unwind(schema_of_type::description::<T>)
         .unwrap_or_else(|_| Err(Error::new("it panics when it is read")))
     {
         Err(error) if error.is_of_type() => Err(error),
@@ -154,7 +154,7 @@ pub fn to_vec_plain<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> 
 /// If the bytes are not such a stream, or the value is not compatible with `T` by Go's rules.
 pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     let limits = Limits { message: usize::MAX - 16, ..Limits::default() };
-    let split = Split::of(bytes, &limits)?;
+    let split = Split::parse(bytes, &limits)?;
     if split.is_plain() {
         let (of, content) = split.value()?;
         return decode::value(split.definitions, &split.table, of, content);
@@ -190,10 +190,10 @@ pub(super) fn read<R, E: From<Error>>(
 ) -> Result<R, E> {
     let limits = Limits { message: usize::MAX - 16, ..Limits::default() };
     let whole;
-    let mut split = Split::of(bytes, &limits)?;
+    let mut split = Split::parse(bytes, &limits)?;
     if !split.is_plain() {
         whole = sole(bytes, limits.clone())?.into_bytes();
-        split = Split::of(&whole, &limits)?;
+        split = Split::parse(&whole, &limits)?;
     }
     let (of, content) = split.value()?;
     let mut decoder = Decoder::new(split.definitions, &split.table, content);
@@ -218,7 +218,7 @@ struct Split<'a> {
 }
 
 impl<'a> Split<'a> {
-    fn of(bytes: &'a [u8], limits: &Limits) -> Result<Self, Error> {
+    fn parse(bytes: &'a [u8], limits: &Limits) -> Result<Self, Error> {
         let (mut table, mut at) = (Table::default(), 0);
         loop {
             let rest = bytes.get(at..).unwrap_or_default();

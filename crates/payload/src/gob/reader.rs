@@ -147,7 +147,7 @@ impl Reader {
             }
             // The decoder will report the same error.
             Err(_) => {
-                let definitions = self.definitions_cache.of(&[of], &self.dictionary)?;
+                let definitions = self.definitions_cache.get_or_collect(&[of], &self.dictionary)?;
                 Ok(Some(Value { definitions, message: message.clone() }))
             }
         }
@@ -176,7 +176,7 @@ impl Reader {
         end(&mut message, mark);
         types.sort_unstable();
         types.dedup();
-        let definitions = self.definitions_cache.of(&types, &self.dictionary)?;
+        let definitions = self.definitions_cache.get_or_collect(&types, &self.dictionary)?;
         Ok(Value { definitions, message: message.into() })
     }
 }
@@ -223,7 +223,7 @@ struct TypeDefinitions {
 
 impl TypeDefinitions {
     /// Also returns whether the definitions are complete.
-    fn of(dictionary: &Dictionary, types: &[i32]) -> (Arc<Self>, bool) {
+    fn collect(dictionary: &Dictionary, types: &[i32]) -> (Arc<Self>, bool) {
         let (bytes, complete) = dictionary.closure(types);
         (Self::parsed(bytes), complete)
     }
@@ -231,7 +231,7 @@ impl TypeDefinitions {
     fn parsed(bytes: Vec<u8>) -> Arc<Self> {
         // They were parsed before, one by one, and checked against the stream's limits.
         let limits = Limits { types: usize::MAX, definitions: usize::MAX, ..Limits::default() };
-        let table = Split::of(&bytes, &limits).map(|split| split.table).unwrap_or_default();
+        let table = Split::parse(&bytes, &limits).map(|split| split.table).unwrap_or_default();
         Arc::new(Self { bytes, table })
     }
 }
@@ -288,11 +288,15 @@ impl TypeDefinitionsCache {
         if dictionary.table().find(of).is_none() {
             return Ok(None);
         }
-        let definitions = self.of(&[of], dictionary)?;
+        let definitions = self.get_or_collect(&[of], dictionary)?;
         Ok((!definitions.table.is_dynamic()).then_some(definitions))
     }
 
-    fn of(&mut self, types: &[i32], dictionary: &Dictionary) -> Result<Arc<TypeDefinitions>, Error> {
+    fn get_or_collect(
+        &mut self,
+        types: &[i32],
+        dictionary: &Dictionary,
+    ) -> Result<Arc<TypeDefinitions>, Error> {
         let there_are = dictionary.table().len();
         if let Some(known) = self.known.get(types)
             && known.missing.is_none_or(|there_were| there_were == there_are)
@@ -303,7 +307,7 @@ impl TypeDefinitionsCache {
         if self.collected > allowance {
             return self.whole(dictionary, allowance);
         }
-        let (definitions, complete) = TypeDefinitions::of(dictionary, types);
+        let (definitions, complete) = TypeDefinitions::collect(dictionary, types);
         self.collected += definitions.bytes.len();
         let known = Known { definitions: definitions.clone(), missing: (!complete).then_some(there_are) };
         // Many types that refer to each other would exceed the stream's limit many times, and so would many types that are

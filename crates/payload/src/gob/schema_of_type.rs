@@ -21,7 +21,7 @@ use super::type_description::{Description, Field, Kind, Type, Variant};
 use super::{self_encoding, time};
 
 /// Returns the description of `T`, which is computed once per thread. A failure is cached too: detecting it may take thousands of runs.
-pub(super) fn of<T: DeserializeOwned + 'static>() -> Result<Rc<Description>, Error> {
+pub(super) fn description<T: DeserializeOwned + 'static>() -> Result<Rc<Description>, Error> {
     thread_local! {
         static KNOWN: RefCell<HashMap<TypeId, Result<Rc<Description>, Error>>> = RefCell::default();
     }
@@ -100,11 +100,11 @@ impl Choice {
     /// in it. One that is being deserialized would recurse.
     fn pick(&mut self, known: bool) -> Option<usize> {
         let all = || (0..self.variants.len()).filter(|at| !self.open.contains(at));
-        let of = |content: Option<Content>| all().find(|&at| self.variants.get(at) == Some(&content));
+        let position = |content: Option<Content>| all().find(|&at| self.variants.get(at) == Some(&content));
         if known {
-            return of(Some(Content::Unit)).or_else(|| all().next());
+            return position(Some(Content::Unit)).or_else(|| all().next());
         }
-        let new = of(None).or_else(|| all().cycle().nth(self.turns));
+        let new = position(None).or_else(|| all().cycle().nth(self.turns));
         self.turns += 1;
         new
     }
@@ -270,7 +270,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     }
 
     fn deserialize_i128<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
-        Err(Error::of_type("Go has no integer of 128 bits, but `gob::Own<BigInt>`"))
+        Err(Error::in_type("Go has no integer of 128 bits, but `gob::Own<BigInt>`"))
     }
 
     fn deserialize_u128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -330,7 +330,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         if elements.len() < length {
             return Ok(value);
         }
-        let kind = Kind::of_row(elements).ok_or_else(|| Error::of_type("a tuple of more than 16"))?;
+        let kind = Kind::for_tuple(elements).ok_or_else(|| Error::in_type("a tuple of more than 16"))?;
         *self.found = Some(self.trace.add(kind));
         Ok(value)
     }
@@ -348,7 +348,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         // serde's derived code for a struct requests a map only if it has flattened fields.
         if type_name::<V>().contains("::__Visitor") {
             let name = type_name::<V::Value>();
-            return Err(Error::of_type(format!("{name} has `serde(flatten)`, of which serde makes a map")));
+            return Err(Error::in_type(format!("{name} has `serde(flatten)`, of which serde makes a map")));
         }
         let (mut key, mut elem, left) = (None, None, self.trace.known == 0);
         let pairs = Pairs { trace: self.trace, key: &mut key, elem: &mut elem, left };

@@ -77,7 +77,7 @@ impl ObservedType {
             Self::List(Some(elem)) => Kind::Slice(elem.known(kinds)?),
             Self::Row(row) => {
                 let types: Result<_, _> = row.into_iter().map(|each| each.known(kinds)).collect();
-                Kind::of_row(types?).ok_or_else(|| Error::new("a tuple of too many"))?
+                Kind::for_tuple(types?).ok_or_else(|| Error::new("a tuple of too many"))?
             }
             Self::Map(Some(pair)) => Kind::Map(pair.0.known(kinds)?, pair.1.known(kinds)?),
             Self::Struct(name, seen) => {

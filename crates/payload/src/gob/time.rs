@@ -56,7 +56,7 @@ impl Time {
 
     /// Decodes a self-encoded value, if a type with this name may be a time: behind a pointer it has no name
     /// (`getTypeInfo` in Go's `encoding/gob/type.go`).
-    pub(super) fn of_type(name: &str, bytes: &[u8]) -> Option<Self> {
+    pub(super) fn for_type(name: &str, bytes: &[u8]) -> Option<Self> {
         matches!(name, "Time" | "").then(|| Self::from_binary(bytes).ok()).flatten()
     }
 

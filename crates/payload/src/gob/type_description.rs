@@ -167,7 +167,7 @@ impl Description {
 impl Kind {
     /// Returns the type of a tuple: an array if all types are the same, as in `[T; N]`, else a struct. `None` if there
     /// are too many.
-    pub(super) fn of_row(types: Vec<Type>) -> Option<Self> {
+    pub(super) fn for_tuple(types: Vec<Type>) -> Option<Self> {
         match types.first() {
             Some(&first) if types.iter().all(|&each| each == first) => {
                 Some(Self::Array(first, types.len() as u64))

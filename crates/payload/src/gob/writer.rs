@@ -88,7 +88,7 @@ impl Writer {
     where
         T: Serialize + DeserializeOwned + 'static,
     {
-        let description: Rc<_> = schema_of_type::of::<T>()?;
+        let description: Rc<_> = schema_of_type::description::<T>()?;
         match self.types.get(&TypeId::of::<T>()) {
             Some(&of) => encode::message(value, &description, of, out),
             None if description.is_dynamic() => self.value(&to_vec(value)?, out),
@@ -106,7 +106,7 @@ impl Writer {
     #[cold]
     fn unknown(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         let limits = LIMITS();
-        let split = Split::of(body, &limits)?;
+        let split = Split::parse(body, &limits)?;
         if split.is_plain() {
             let renaming = self.adopt(split.definitions, &split.table, out)?;
             plain(split.rest, &renaming, out)
@@ -118,7 +118,7 @@ impl Writer {
     /// Appends a value that contains types, too.
     fn dynamic(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         let limits = LIMITS();
-        let split = Split::of(body, &limits)?;
+        let split = Split::parse(body, &limits)?;
         let (of, mut content) = split.value()?;
         // First unchanged, to check whether it is complete.
         let mut check = Dictionary::default();

@@ -20,7 +20,7 @@ impl Zero {
         Self { declared: None }
     }
 
-    pub(super) fn of(declared: Kind) -> Self {
+    pub(super) fn new(declared: Kind) -> Self {
         // An interface may hold anything.
         Self { declared: Some(declared).filter(|&kind| kind != Kind::Interface) }
     }

@@ -75,7 +75,7 @@ struct RawMethod<'a> {
 impl<'a> Builder<'a> {
     fn file(&mut self, file: &'a [u8]) -> Result<(), Error> {
         let file = fields(file)?;
-        let features = Features::of_file(&file)?.inherit(&file, 8, 50)?;
+        let features = Features::from_file(&file)?.inherit(&file, 8, 50)?;
         let package = file.text(2)?;
         if !package.is_empty() && !package.split('.').all(is_name) {
             return Err(Error::new("a file has an impossible package"));
@@ -528,7 +528,7 @@ enum Presence {
 impl Features {
     /// Returns the features selected by the file's syntax or edition (descriptor.proto, `edition_defaults` of
     /// `FeatureSet`).
-    fn of_file(file: &Fields<'_>) -> Result<Self, Error> {
+    fn from_file(file: &Fields<'_>) -> Result<Self, Error> {
         let proto2 = Self {
             presence: Presence::Explicit,
             closed_enum: true,

@@ -82,7 +82,7 @@ impl MessageType {
     /// keys usually follow the order of declaration.
     pub fn index_spelled(&self, spelling: Spelling, key: &str, hint: usize) -> Option<u32> {
         match self.fields.get(hint) {
-            Some(field) if spelling.of(field) == key => Some(hint as u32),
+            Some(field) if spelling.name(field) == key => Some(hint as u32),
             _ => self.names.index(spelling, key).filter(|&index| match spelling {
                 // A name with `_Z045_` in it is not found under its declared name.
                 Spelling::Brpc => {
@@ -109,7 +109,7 @@ pub enum Spelling {
 
 impl Spelling {
     /// Returns the name of a field in this convention.
-    pub fn of(self, field: &Field) -> &str {
+    pub fn name(self, field: &Field) -> &str {
         match self {
             Self::Json => field.json_name(),
             Self::Brpc => field.brpc_name(),

@@ -37,14 +37,14 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// See [`Type::of`].
-    pub fn of<T: DeserializeOwned + 'static>() -> Result<Arc<Self>, Error> {
+    /// See [`Type::for_type`].
+    pub fn for_type<T: DeserializeOwned + 'static>() -> Result<Arc<Self>, Error> {
         thread_local! {
             static PLANS: RefCell<HashMap<TypeId, Result<Arc<Plan>, Error>>> = RefCell::default();
         }
         let known = PLANS.with_borrow(|plans| plans.get(&TypeId::of::<T>()).cloned());
         known.unwrap_or_else(|| {
-            let plan = Type::of::<T>().and_then(Self::new).map(Arc::new);
+            let plan = Type::for_type::<T>().and_then(Self::new).map(Arc::new);
             PLANS.with_borrow_mut(|plans| plans.insert(TypeId::of::<T>(), plan.clone()));
             plan
         })
@@ -55,7 +55,7 @@ impl Plan {
     /// # Errors
     ///
     /// [`Error::Truncated`] if the bytes are too short, otherwise see [`Type::from_literal`] and [`Plan::new`].
-    pub fn of_bytes(bytes: &[u8]) -> Result<Option<Self>, Error> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<Option<Self>, Error> {
         let Some(literal) = head::read(bytes)?.literal else { return Ok(None) };
         Type::from_literal(literal).and_then(Self::new).map(Some)
     }

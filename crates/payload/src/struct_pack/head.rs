@@ -29,7 +29,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Head<'_>, Error> {
             (Some(literal), rest.get(1..).unwrap_or_default())
         }
     };
-    Ok(Head { code: code & !MORE, literal, width: Width::of_meta(meta), rest })
+    Ok(Head { code: code & !MORE, literal, width: Width::from_meta(meta), rest })
 }
 
 /// Returns the bytes after the total length, limited to that length.
@@ -80,7 +80,7 @@ pub(super) enum Width {
 
 impl Width {
     /// Returns the smallest width for a length.
-    pub(super) fn of(length: usize) -> Self {
+    pub(super) fn for_length(length: usize) -> Self {
         match length as u64 {
             0..0x100 => Self::One,
             0x100..0x1_0000 => Self::Two,
@@ -99,7 +99,7 @@ impl Width {
         Ok((length.iter().rev().fold(0, |length, byte| length << 8 | u64::from(*byte)), rest))
     }
 
-    fn of_meta(meta: u8) -> Self {
+    fn from_meta(meta: u8) -> Self {
         match meta >> 3 & 0b11 {
             0 => Self::One,
             1 => Self::Two,

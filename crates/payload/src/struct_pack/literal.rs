@@ -171,7 +171,7 @@ impl Reader<'_> {
             STRUCT => Type::Struct(self.structure()?),
             UNIT => Type::Unit,
             RECURSIVE => Type::Recursive(self.count()?),
-            id => match Scalar::of_id(id) {
+            id => match Scalar::from_id(id) {
                 Some(scalar) => Type::Scalar(scalar),
                 None => return Err(Error::ty(format!("no type is known for {id:02x} in a literal"))),
             },

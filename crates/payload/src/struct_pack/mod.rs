@@ -49,7 +49,7 @@ const MAX_TYPE_DEPTH: usize = 64;
 /// [`Error::Type`] if the Rust type cannot be represented in struct_pack, [`Error::Value`] if the value's `Serialize`
 /// does not match its `Deserialize`.
 pub fn to_vec<T: Serialize + DeserializeOwned + 'static>(value: &T) -> Result<Vec<u8>, Error> {
-    Plan::of::<T>()?.encode(value, Form::Bare)
+    Plan::for_type::<T>()?.encode(value, Form::Bare)
 }
 
 /// Decodes a value, with or without the literal of its type. Empty input is `()`: the response of functions that return
@@ -60,7 +60,7 @@ pub fn to_vec<T: Serialize + DeserializeOwned + 'static>(value: &T) -> Result<Ve
 /// [`Error::Type`] if the Rust type cannot be represented in struct_pack, [`Error::Mismatch`] if the bytes have another
 /// type, and the other errors of malformed bytes.
 pub fn from_slice<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<T, Error> {
-    let plan = Plan::of::<T>()?;
+    let plan = Plan::for_type::<T>()?;
     match plan.ty() {
         Type::Unit if bytes.is_empty() => T::deserialize(().into_deserializer()),
         _ => plan.decode(bytes),
@@ -75,7 +75,7 @@ pub fn from_slice<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<T, Erro
 pub fn arguments_to_vec<T: Serialize + DeserializeOwned + 'static>(value: &T) -> Result<Vec<u8>, Error> {
     match list_of::<T>()? {
         Some(plan) => plan.encode(value, Form::Bare),
-        None => Plan::of::<(T,)>()?.encode(&(value,), Form::Bare),
+        None => Plan::for_type::<(T,)>()?.encode(&(value,), Form::Bare),
     }
 }
 
@@ -84,9 +84,9 @@ pub fn arguments_to_vec<T: Serialize + DeserializeOwned + 'static>(value: &T) ->
 ///
 /// # Errors
 ///
-/// See [`Type::of_value`].
+/// See [`Type::for_value`].
 pub fn arguments_of_value<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
-    match Type::of_value(value)? {
+    match Type::for_value(value)? {
         ty if ty.is_tuple() => Plan::new(ty)?.encode(value, Form::Bare),
         ty => Plan::new(Type::tuple(vec![ty]))?.encode(&(value,), Form::Bare),
     }
@@ -100,12 +100,12 @@ pub fn arguments_of_value<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, E
 pub fn arguments_from_slice<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<T, Error> {
     match list_of::<T>()? {
         Some(plan) => plan.decode(bytes),
-        None => Plan::of::<(T,)>()?.decode(bytes).map(|(sole,)| sole),
+        None => Plan::for_type::<(T,)>()?.decode(bytes).map(|(sole,)| sole),
     }
 }
 
 /// Returns the plan of a type that is a list of arguments by itself.
 fn list_of<T: DeserializeOwned + 'static>() -> Result<Option<Arc<Plan>>, Error> {
-    let plan = Plan::of::<T>()?;
+    let plan = Plan::for_type::<T>()?;
     Ok(plan.ty().is_tuple().then_some(plan))
 }

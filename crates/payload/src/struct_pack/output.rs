@@ -117,7 +117,7 @@ impl Output {
     }
 
     fn check(&self, length: usize) -> Result<(), Stop> {
-        match Width::of(length) {
+        match Width::for_length(length) {
             wider if wider > self.width => Err(Stop::Wider(wider)),
             _ => Ok(()),
         }

@@ -23,7 +23,7 @@ impl Type {
     /// # Errors
     ///
     /// [`Error::Type`] if it has none, like [`serde_json::Value`]: the type must be known without a value.
-    pub fn of<T: DeserializeOwned>() -> Result<Self, Error> {
+    pub fn for_type<T: DeserializeOwned>() -> Result<Self, Error> {
         let mut known = KnownTypes::default();
         for _ in 0..MOST_RUNS {
             let mut run = Run::new(&mut known);
@@ -156,22 +156,22 @@ impl<'k> Run<'k> {
         self.unseen = unseen + usize::from(!whole);
         let types =
             seen.iter().map(|alternative| alternative.as_ref().map_or(Type::Unit, |one| one.ty.clone()));
-        Ok(of_alternatives(name, names, types.collect()))
+        Ok(enum_type(name, names, types.collect()))
     }
 }
 
 /// Returns the type of an enum: an `expected`, a number for unit variants only, or a variant.
-fn of_alternatives(name: &str, names: &[&str], types: Vec<Type>) -> Type {
+fn enum_type(name: &str, names: &[&str], types: Vec<Type>) -> Type {
     match <[Type; 2]>::try_from(types) {
         Ok([value, error]) if name == "Result" && names == ["Ok", "Err"] => {
             Type::Expected(value.into(), error.into())
         }
-        Ok(two) => of_variants(two.into()),
-        Err(types) => of_variants(types),
+        Ok(two) => variant_type(two.into()),
+        Err(types) => variant_type(types),
     }
 }
 
-fn of_variants(types: Vec<Type>) -> Type {
+fn variant_type(types: Vec<Type>) -> Type {
     match types.iter().all(|ty| *ty == Type::Unit) {
         true => Type::Scalar(Scalar::I32),
         false => Type::Variant(types),

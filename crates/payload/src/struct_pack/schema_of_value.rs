@@ -13,14 +13,14 @@ use super::types::{Character, Scalar, Type};
 use super::{Error, MAX_TYPE_DEPTH, cpp};
 
 impl Type {
-    /// Returns the type of a value, if the value shows it. For a value that can also be deserialized, [`Type::of`]
+    /// Returns the type of a value, if the value shows it. For a value that can also be deserialized, [`Type::for_type`]
     /// returns the type, whatever the value.
     ///
     /// # Errors
     ///
     /// [`Error::Type`] if an empty container hides the type of its items, or if an enum has alternatives with content:
     /// only one of them is visible.
-    pub fn of_value<T: Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
+    pub fn for_value<T: Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
         infer(value, 0).map_err(|NotInferable(error)| match error {
             Error::Type(text) => {
                 Error::ty(format!("the type of this {} cannot be inferred: {text}", type_name::<T>()))

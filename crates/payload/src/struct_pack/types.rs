@@ -2,14 +2,14 @@ use std::mem::size_of;
 
 /// A type of struct_pack, which is a C++ type.
 ///
-/// [`Type::of`] returns the type of a Rust type; [`str::parse`] parses C++ names, and [`Type::from_literal`] the
+/// [`Type::for_type`] returns the type of a Rust type; [`str::parse`] parses C++ names, and [`Type::from_literal`] the
 /// literal that peers put before a value.
 ///
 /// ```
 /// use polyrpc_payload::struct_pack::Type;
 ///
 /// let ty: Type = "tuple<int32, vector<string>>".parse()?;
-/// assert_eq!(ty, Type::of::<(i32, Vec<String>)>()?);
+/// assert_eq!(ty, Type::for_type::<(i32, Vec<String>)>()?);
 /// # Ok::<(), polyrpc_payload::struct_pack::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -210,7 +210,7 @@ macro_rules! scalars {
                 }
             }
 
-            pub(super) fn of_id(id: u8) -> Option<Self> {
+            pub(super) fn from_id(id: u8) -> Option<Self> {
                 match id {
                     $($id => Some(Self::$variant),)*
                     _ => None,

@@ -15,11 +15,11 @@ pub(super) use self::parse::parse;
 
 pub(super) fn print(message: &Message, bytes: &[u8], most: usize) -> Result<Vec<u8>, Error> {
     let mut types = Types { pool: message.pool(), known: HashMap::new(), next: id::FIRST, out: Vec::new() };
-    let of = types.message(message.id());
+    let root = types.message(message.id());
     let mut out = types.out;
     out.reserve(2 * bytes.len() + 16);
     let mark = begin(&mut out);
-    put_int(&mut out, of.into());
+    put_int(&mut out, root.into());
     let sink = print::print(message, bytes, Sink { out, last: BEFORE_THE_FIRST }, most)?;
     let mut out = sink.out;
     end(&mut out, mark);
@@ -48,11 +48,11 @@ impl Types<'_> {
             return *known;
         }
         let number = self.number(TypeOf::Message(message));
-        let of = self.pool.message_type(message);
+        let ty = self.pool.message_type(message);
         let fields: Vec<_> =
-            of.fields().iter().map(|field| (go_name(field.name()), self.field(field))).collect();
+            ty.fields().iter().map(|field| (go_name(field.name()), self.field(field))).collect();
         let fields: Vec<_> = fields.iter().map(|(name, number)| (&**name, *number)).collect();
-        define(&mut self.out, number, of.name(), &Shape::Struct(&fields));
+        define(&mut self.out, number, ty.name(), &Shape::Struct(&fields));
         number
     }
 
@@ -81,11 +81,11 @@ impl Types<'_> {
             return *known;
         }
         let number = self.number(TypeOf::Map(entry));
-        let of = |types: &mut Self, at: u32| {
+        let kind = |types: &mut Self, at: u32| {
             let field = types.pool.message_type(entry).field(at);
             field.map_or(id::STRING, |field| types.kind(field.kind()))
         };
-        let (key, elem) = (of(self, 1), of(self, 2));
+        let (key, elem) = (kind(self, 1), kind(self, 2));
         define(&mut self.out, number, "", &Shape::Map { key, elem });
         number
     }

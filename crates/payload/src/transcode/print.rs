@@ -138,7 +138,7 @@ struct Occurrences<'a> {
 }
 
 impl<'a> Occurrences<'a> {
-    fn of(value: Value<'a>) -> Self {
+    fn new(value: Value<'a>) -> Self {
         match value {
             Value::Run(bytes) => Self { single: None, run: Reader::new(bytes) },
             single => Self { single: Some(single), run: Reader::new(&[]) },
@@ -286,7 +286,7 @@ impl<'a, S: Sink> Printer<'a, S> {
         let mark = self.sink.open_list();
         let mut count = 0;
         for record in group {
-            for value in Occurrences::of(self.value(record)) {
+            for value in Occurrences::new(self.value(record)) {
                 for item in self.items(field, value) {
                     let item = item?;
                     self.sink.item(field, count == 0);
@@ -336,7 +336,7 @@ impl<'a, S: Sink> Printer<'a, S> {
         } else {
             // A field that only brpc treats as a map keeps its order, and equal keys.
             for record in group {
-                for value in Occurrences::of(self.value(record)) {
+                for value in Occurrences::new(self.value(record)) {
                     if let Some((key, value)) = self.entry(entry, value)? {
                         write(self, key, value)?;
                     }
@@ -357,7 +357,7 @@ impl<'a, S: Sink> Printer<'a, S> {
         let mut entries = Vec::new();
         let mut compact_at = COMPACTED;
         for record in group {
-            for value in Occurrences::of(self.value(record)) {
+            for value in Occurrences::new(self.value(record)) {
                 let Some(new) = self.entry(entry, value)? else { continue };
                 if !self.holds_unknown_enum(field, value)? {
                     entries.push(new);
@@ -495,7 +495,7 @@ impl<'a, S: Sink> Printer<'a, S> {
         let start = self.records.len();
         let mut scan = Scan { start, sequence: 0, compact_at: start + COMPACTED };
         for part in parts {
-            for value in Occurrences::of(self.value(part)) {
+            for value in Occurrences::new(self.value(part)) {
                 if let Value::Bytes(bytes) = value {
                     self.scan_part(message, bytes, &mut scan)?;
                 }
@@ -676,12 +676,12 @@ impl<'a, S: Sink> Printer<'a, S> {
         if group.is_empty() {
             return Value::Unset;
         }
-        Occurrences::of(self.value(group.end - 1)).last().unwrap_or(Value::Unset)
+        Occurrences::new(self.value(group.end - 1)).last().unwrap_or(Value::Unset)
     }
 
     /// Returns all values of a field.
     pub(super) fn values(&self, group: Range<usize>) -> impl Iterator<Item = Value<'a>> {
-        group.flat_map(move |record| Occurrences::of(self.value(record)))
+        group.flat_map(move |record| Occurrences::new(self.value(record)))
     }
 
     fn value(&self, record: usize) -> Value<'a> {

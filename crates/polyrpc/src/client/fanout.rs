@@ -100,7 +100,7 @@ impl Client {
     }
 
     /// Returns the same client of this server only, without layers, since they wrap it already.
-    fn at(server: Arc<SingleEndpoint>, defaults: Arc<CallDefaults>) -> Self {
+    fn of_endpoint(server: Arc<SingleEndpoint>, defaults: Arc<CallDefaults>) -> Self {
         Self { backend: Backend::Server(server), defaults, layers: Default::default() }
     }
 }
@@ -119,7 +119,7 @@ impl Broadcast {
         // The call may have waited for the servers.
         call.set_deadline(deadline);
         let parts = servers.into_iter().map(|server| {
-            let (client, call) = (Client::at(server.clone(), self.defaults.clone()), call.clone());
+            let (client, call) = (Client::of_endpoint(server.clone(), self.defaults.clone()), call.clone());
             async move {
                 let result = client.send(call).await;
                 let left = result.as_ref().is_err_and(|status| server.has_left(status));

@@ -186,7 +186,7 @@ impl Client {
     }
 
     /// Creates a client over a connected socket.
-    pub(crate) fn over_stream(stream: Stream, protocol: Protocol, query: &str) -> Result<Self, Status> {
+    pub(crate) fn from_stream(stream: Stream, protocol: Protocol, query: &str) -> Result<Self, Status> {
         let builder = Builder::new("");
         let url = Url::in_process(protocol, query)?;
         let link = builder.sessions(&url)?.start(stream, None, ConnectionListeners::default());
@@ -214,7 +214,7 @@ impl Client {
         let Backend::Channel(channel) = &self.backend else { return Ok(self.clone()) };
         let call = Call { timeout: self.defaults.timeout, ..Call::new("", "", Format::Raw, Bytes::new()) };
         let connection =
-            cluster::CallAttempt::over_channel(channel, call, RoutingOptions::default()).connect().await?;
+            cluster::CallAttempt::through_channel(channel, call, RoutingOptions::default()).connect().await?;
         let Some(guard) = connection.guard() else { return Ok(self.clone()) };
         let pool = guard.endpoint().pool().clone();
         let mut defaults = (*self.defaults).clone();
@@ -257,7 +257,7 @@ impl Client {
         match &self.backend {
             Backend::Channel(channel) => channel.facts(),
             Backend::Combo(combo) => combo.endpoints(),
-            Backend::Network(pool) => EndpointInfo::of(pool).into_iter().collect(),
+            Backend::Network(pool) => EndpointInfo::from_pool(pool).into_iter().collect(),
             Backend::Server(_) | Backend::Mock(_) => Vec::new(),
         }
     }
@@ -471,7 +471,7 @@ impl Client {
                 let ended = match channel.has_backups() && !call.oneway {
                     // Boxed, so that clients without backup requests do not pay for their size.
                     true => Box::pin(channel.exchange_with_backup(call, routing)).await,
-                    false => cluster::CallAttempt::over_channel(channel, call, routing).call().await,
+                    false => cluster::CallAttempt::through_channel(channel, call, routing).call().await,
                 };
                 (format, ended)
             }
@@ -910,7 +910,7 @@ impl Builder {
             return Err(status.into());
         }
         let defaults = CallDefaults {
-            target: discover.as_ref().map_or_else(|| Target::of(&url), |_| Target::found_by(&self.url)),
+            target: discover.as_ref().map_or_else(|| Target::from_url(&url), |_| Target::found_by(&self.url)),
             ..self.defaults(&url)
         };
         let mut layers = std::mem::take(&mut self.layers);
@@ -959,7 +959,7 @@ impl Builder {
     fn resolve_url(&mut self) -> Result<(Url, Option<Box<dyn Discover>>)> {
         let known = self.known();
         if let Some(discover) = self.plan.as_mut().and_then(|plan| plan.discover.take()) {
-            return Ok((Url::of_service(&self.url, &known)?, Some(discover)));
+            return Ok((Url::parse_service(&self.url, &known)?, Some(discover)));
         }
         if let Some(found) = DiscoveryUrl::parse(&self.url, &known)?
             && let Some(discover) = discovery::open(&found.registry, &found.rest)?
@@ -989,9 +989,9 @@ impl Builder {
             max_decompressed: self.limits.decompressed,
             retains_calls: descriptor.capabilities.refuses_unprocessed,
             idempotent: self.idempotent,
-            unsupported: UnsupportedWarnings::of(protocol),
+            unsupported: UnsupportedWarnings::new(protocol),
             near: DataConnector::new(&url.address, self.connect_timeout),
-            target: Target::of(url),
+            target: Target::from_url(url),
         }
     }
 
@@ -1053,7 +1053,7 @@ impl Builder {
             None => {
                 let has_memory_budget = self.memory.is_some();
                 let options = built_in::Options { compressors: self.compressors, has_memory_budget };
-                built_in::of(url.protocol, context.clone(), options)?
+                built_in::session_factory(url.protocol, context.clone(), options)?
             }
         };
         Ok(match &url.websocket {

@@ -7,7 +7,7 @@ use crate::transport::Address;
 
 impl Target {
     /// Target of a single server's URL.
-    pub(super) fn of(url: &Url) -> Self {
+    pub(super) fn from_url(url: &Url) -> Self {
         match &url.address {
             Address::Unix(path) => Self { address: path.display().to_string(), port: None },
             Address::Tcp(place) | Address::Kcp(place) | Address::Quic(place) => {
@@ -34,7 +34,7 @@ mod tests {
             ("rpcx://[::1]:8972", "::1", Some(8972)),
             ("rpcx:///run/echo.sock", "/run/echo.sock", None),
         ] {
-            let target = Target::of(&Url::parse(url, &polyrpc_wire::Protocol::ALL).unwrap());
+            let target = Target::from_url(&Url::parse(url, &polyrpc_wire::Protocol::ALL).unwrap());
             assert_eq!((&*target.address, target.port), (address, port), "{url}");
         }
         let target = Target::found_by("rpcx+etcd://me:secret@etcd:2379/rpcx/Arith");

@@ -22,7 +22,7 @@ struct WarnedOnce {
 
 impl UnsupportedWarnings {
     /// Returns `None` if the protocol supports everything.
-    pub(super) fn of(protocol: Protocol) -> Option<Self> {
+    pub(super) fn new(protocol: Protocol) -> Option<Self> {
         let can = protocol.descriptor().capabilities;
         if can.deadline && can.carries_metadata() {
             return None;

@@ -37,7 +37,7 @@ pub use self::prost::Prost;
 pub use self::protobuf::Protobuf;
 pub use self::raw::Raw;
 pub use self::serde::Serde;
-pub(crate) use self::type_schema::of_type as type_schema_of;
+pub(crate) use self::type_schema::from_type as type_schema_of;
 pub(crate) use polyrpc_payload::TypeSchema;
 
 pub(crate) use self::decompression::{

@@ -27,7 +27,7 @@ where
     }
 
     fn type_schema(schema: Option<&schema::Message>) -> TypeSchema {
-        schema.map_or(TypeSchema::Any, type_schema::of_message)
+        schema.map_or(TypeSchema::Any, type_schema::from_message)
     }
 
     fn decodes_slowly(body: &Body, schema: Option<&schema::Message>) -> bool {

@@ -32,7 +32,7 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
     }
 
     fn type_schema(_: Option<&schema::Message>) -> TypeSchema {
-        type_schema::of_type::<T>()
+        type_schema::from_type::<T>()
     }
 
     fn check(format: Format) -> Result<(), Status> {
@@ -135,7 +135,8 @@ pub(crate) fn decode_arguments<T: DeserializeOwned + 'static>(
             gob::arguments_from_slice(&body.bytes, count).map_err(|error| unreadable(&error))
         }
         _ => decode(body).or_else(|status| {
-            rest_rpc::read_function_list(body, count).unwrap_or_else(|| Err(of_count(body, count, status)))
+            rest_rpc::read_function_list(body, count)
+                .unwrap_or_else(|| Err(argument_count_error(body, count, status)))
         }),
     }
 }
@@ -143,7 +144,7 @@ pub(crate) fn decode_arguments<T: DeserializeOwned + 'static>(
 /// Returns the failure of a list of arguments: their number if it is wrong, which decoders describe as trailing bytes,
 /// else `status`.
 #[cold]
-fn of_count(body: &Body, count: usize, status: Status) -> Status {
+fn argument_count_error(body: &Body, count: usize, status: Status) -> Status {
     match number_of_arguments(body) {
         Some(found) if found != count => {
             unreadable(&format_args!("wrong number of arguments: expected {count}, found {found}"))

@@ -20,7 +20,7 @@ const PARTS: u32 = 2_000;
 const MAX_TUPLE: usize = 16;
 
 /// Returns the schema of a message from a `.proto`; its fields have the names that Go gives them.
-pub(super) fn of_message(message: &Message) -> TypeSchema {
+pub(super) fn from_message(message: &Message) -> TypeSchema {
     message_part(message, 0, &Cell::new(PARTS))
 }
 
@@ -83,7 +83,7 @@ fn go_name(name: &str) -> String {
 }
 
 /// Returns the schema of a plain type: the values that it requests from a probing deserializer.
-pub(crate) fn of_type<T: DeserializeOwned>() -> TypeSchema {
+pub(crate) fn from_type<T: DeserializeOwned>() -> TypeSchema {
     let mut found = TypeSchema::Any;
     let left = Cell::new(PARTS);
     // A type may reject default values, or panic on them: the requests made before are recorded all the same.
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn schema_of_a_plain_type_lists_its_fields() {
-        let type_schema = of_type::<Node>();
+        let type_schema = from_type::<Node>();
         let fields = fields(&type_schema);
         let names: Vec<_> = fields.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["Id", "Name", "Weights", "Children", "Labels", "Place", "Color"]);
@@ -421,7 +421,7 @@ mod tests {
             address: std::net::IpAddr,
             behind: i8,
         }
-        let type_schema = of_type::<AnyAsString>();
+        let type_schema = from_type::<AnyAsString>();
         let type_schemas: Vec<_> =
             fields(&type_schema).into_iter().map(|(_, type_schema)| type_schema.clone()).collect();
         assert_eq!(type_schemas, [TypeSchema::Int(8), TypeSchema::String, TypeSchema::Any]);

@@ -25,7 +25,7 @@ pub(crate) fn encode(value: &(impl Serialize + ?Sized), format: Format) -> Resul
             let writer = rmp_serde::Serializer::new(buffer);
             value.serialize(&mut writer.with_bytes(BytesMode::ForceIterables))
         }),
-        Format::StructPack => match Type::of_value(value).map_err(|error| unwritable(&error))? {
+        Format::StructPack => match Type::for_value(value).map_err(|error| unwritable(&error))? {
             Type::Unit => Ok(Bytes::new()),
             ty => struct_packed(&Plan::new(ty).map_err(|error| unwritable(&error))?, value),
         },
@@ -46,7 +46,7 @@ const USUAL: usize = 64;
 
 /// Encodes a value in struct_pack whose type is known statically.
 pub(super) fn encode_typed<T: Serialize + DeserializeOwned + 'static>(value: &T) -> Result<Bytes, Status> {
-    match Plan::of::<T>().map_err(|error| unwritable(&error))? {
+    match Plan::for_type::<T>().map_err(|error| unwritable(&error))? {
         plan if *plan.ty() == Type::Unit => Ok(Bytes::new()),
         plan => struct_packed(&plan, value),
     }

@@ -145,7 +145,7 @@ enum Look {
 
 /// Checks a file; may block.
 fn look(path: &Path, read: Option<&FileVersion>, seen: Option<&FileVersion>) -> io::Result<Look> {
-    let stamp = FileVersion::of(path)?;
+    let stamp = FileVersion::read(path)?;
     let Some(read) = read else {
         return read_whole(path, stamp);
     };
@@ -165,7 +165,7 @@ fn read_whole(path: &Path, stamp: FileVersion) -> io::Result<Look> {
     }
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(MAX_FILE_SIZE).read_to_end(&mut bytes)?;
-    let after = FileVersion::of(path)?;
+    let after = FileVersion::read(path)?;
     if after != stamp {
         return Ok(Look::Moving(after));
     }
@@ -176,7 +176,7 @@ fn read_whole(path: &Path, stamp: FileVersion) -> io::Result<Look> {
 const MAX_FILE_SIZE: u64 = 16 << 20;
 
 impl FileVersion {
-    fn of(path: &Path) -> io::Result<Self> {
+    fn read(path: &Path) -> io::Result<Self> {
         let metadata = fs::metadata(path)?;
         // Opening a pipe would wait for a writer.
         if !metadata.is_file() {

@@ -52,7 +52,7 @@ impl HostList {
         Self {
             listed: listed.into_iter().collect::<Servers>().into_vec(),
             interval: Duration::from_secs(5),
-            lookup: Arc::new(|host| Box::pin(by_the_system(host))),
+            lookup: Arc::new(|host| Box::pin(system_lookup(host))),
         }
     }
 }
@@ -118,12 +118,12 @@ const AT_ONCE: usize = 16;
 
 /// Resolves the servers of one entry of the list.
 async fn resolved(listed: Instance, lookup: Lookup) -> Result<Vec<Instance>, Status> {
-    let Some((host, port)) = by_name(&listed) else {
+    let Some((host, port)) = named_host(&listed) else {
         return Ok(vec![listed]);
     };
     let nameless = |why: &str| Status::unavailable(format!("cannot look `{host}` up: {why}"));
     let addresses = match timeout(LOOKUP, lookup(host.to_owned())).await {
-        Ok(Ok(addresses)) => of_one_family(addresses),
+        Ok(Ok(addresses)) => keep_one_family(addresses),
         Ok(Err(error)) => return Err(nameless(&error.to_string())),
         Err(_) => return Err(nameless("the system's resolver did not respond")),
     };
@@ -137,7 +137,7 @@ async fn resolved(listed: Instance, lookup: Lookup) -> Result<Vec<Instance>, Sta
 const LOOKUP: Duration = Duration::from_secs(10);
 
 /// Host and port, unless there is nothing to resolve.
-fn by_name(listed: &Instance) -> Option<(&str, u16)> {
+fn named_host(listed: &Instance) -> Option<(&str, u16)> {
     // Certificates and virtual hosts depend on the name, which is resolved at connect.
     if matches!(listed.network, Network::Unix | Network::Wss) || listed.address.parse::<SocketAddr>().is_ok()
     {
@@ -148,7 +148,7 @@ fn by_name(listed: &Instance) -> Option<(&str, u16)> {
 }
 
 /// Keeps the IPv4 addresses, or those of IPv6 if there are none. Sorted, since resolvers shuffle them.
-pub(super) fn of_one_family(mut addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+pub(super) fn keep_one_family(mut addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     if addresses.iter().any(IpAddr::is_ipv4) {
         addresses.retain(IpAddr::is_ipv4);
     }
@@ -158,7 +158,7 @@ pub(super) fn of_one_family(mut addresses: Vec<IpAddr>) -> Vec<IpAddr> {
 }
 
 /// Resolves a host by the system, on the blocking pool.
-pub(super) async fn by_the_system(host: String) -> io::Result<Vec<IpAddr>> {
+pub(super) async fn system_lookup(host: String) -> io::Result<Vec<IpAddr>> {
     Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect())
 }
 

@@ -28,7 +28,7 @@ where
     Fut: Future<Output = Result<RawResponse>> + Send + 'static,
 {
     fn start(&self, cx: Context, body: Body) -> Result<ResponseFuture, Status> {
-        let place = CalledFrom::of(&cx);
+        let place = CalledFrom::new(&cx);
         let (request, accepted) = RawRequest::one(cx, body);
         let handling = (self.0)(request);
         Ok(Box::pin(async move { place.end_unary(handling.await, &accepted) }))
@@ -39,7 +39,7 @@ where
     }
 
     fn open(&self, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Result<ResponseFuture, Status> {
-        let place = CalledFrom::of(&cx);
+        let place = CalledFrom::new(&cx);
         let (request, _) = RawRequest::several(cx, incoming);
         let handling = (self.0)(request);
         Ok(Box::pin(async move { place.end_streamed(handling.await, outgoing).await }))
@@ -58,7 +58,7 @@ struct CalledFrom {
 }
 
 impl CalledFrom {
-    fn of(cx: &Context) -> Self {
+    fn new(cx: &Context) -> Self {
         let format = cx.reply_format(|_| true);
         let carrier = match cx.protocol().descriptor().capabilities.metadata {
             MetadataSupport::Carried(Carrier::HttpRequest) => Carrier::Http,

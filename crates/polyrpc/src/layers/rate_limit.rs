@@ -385,12 +385,12 @@ mod tests {
 
     #[test]
     fn callers_are_keyed_by_ipv4_address_or_ipv6_network() {
-        let of = |text: &str| peer_key(&Peer::Tcp(text.parse().unwrap()));
-        assert_eq!(of("1.2.3.4:1"), of("1.2.3.4:2"));
-        assert_eq!(of("1.2.3.4:1"), of("[::ffff:1.2.3.4]:1"));
-        assert_ne!(of("1.2.3.4:1"), of("1.2.3.5:1"));
-        assert_eq!(of("[2001:db8::1]:1"), of("[2001:db8::ffff:2]:1"));
-        assert_ne!(of("[2001:db8::1]:1"), of("[2001:db8:0:1::1]:1"));
+        let key = |text: &str| peer_key(&Peer::Tcp(text.parse().unwrap()));
+        assert_eq!(key("1.2.3.4:1"), key("1.2.3.4:2"));
+        assert_eq!(key("1.2.3.4:1"), key("[::ffff:1.2.3.4]:1"));
+        assert_ne!(key("1.2.3.4:1"), key("1.2.3.5:1"));
+        assert_eq!(key("[2001:db8::1]:1"), key("[2001:db8::ffff:2]:1"));
+        assert_ne!(key("[2001:db8::1]:1"), key("[2001:db8:0:1::1]:1"));
     }
 
     #[test]

@@ -250,7 +250,7 @@ impl Http2 {
         ];
         let times = [("keepalive_timeout", *keepalive_timeout)];
         let optional_times = [("keepalive_interval", *keepalive_interval)];
-        first_zero(&amounts, &times, &optional_times).map_or(Ok(()), |zero| Err(zero.of("Limits::http2")))
+        first_zero(&amounts, &times, &optional_times).map_or(Ok(()), |zero| Err(zero.error("Limits::http2")))
     }
 }
 
@@ -261,7 +261,7 @@ struct Zero {
 }
 
 impl Zero {
-    fn of(&self, holder: &str) -> io::Error {
+    fn error(&self, holder: &str) -> io::Error {
         let Self { name, instead } = self;
         io::Error::new(
             io::ErrorKind::InvalidInput,
@@ -357,7 +357,7 @@ impl Limits {
             ("call_timeout", *call_timeout),
             ("connection_age", *connection_age),
         ];
-        first_zero(&amounts, &times, &optional_times).map_or(Ok(()), |zero| Err(zero.of("Limits")))?;
+        first_zero(&amounts, &times, &optional_times).map_or(Ok(()), |zero| Err(zero.error("Limits")))?;
         http2.check()
     }
 

@@ -326,7 +326,7 @@ impl Listen {
             io::Error::new(io::ErrorKind::InvalidInput, error.message().to_owned())
         })?;
         self.protocols.check(&server.router)?;
-        let address = self.transport.by(address);
+        let address = self.transport.resolve(address);
         #[cfg(feature = "quic")]
         {
             let incidents = server.open.incidents.clone();

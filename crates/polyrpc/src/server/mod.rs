@@ -824,7 +824,7 @@ fn client(listener: &Arc<BoundListener>, protocol: Protocol) -> io::Result<Clien
     listen::accept(listener, Stream::Unix(theirs), Peer::InProcess);
     let codec = listener.codec().filter(|_| protocol == Protocol::NetRpc);
     let query = codec.map_or_else(String::new, |codec| format!("codec={}", codec.as_str()));
-    Client::over_stream(Stream::Unix(ours), protocol, &query)
+    Client::from_stream(Stream::Unix(ours), protocol, &query)
         .map_err(|status| io::Error::new(io::ErrorKind::InvalidInput, status))
 }
 

@@ -323,7 +323,7 @@ impl OpenStream {
     fn begin<T>(&mut self, stream: StreamId, session: &mut impl Streaming<T>, out: &mut Outbox) {
         if let Some(mut head) = self.drain.head() {
             self.begun = true;
-            self.unsendable = unsupported_metadata::of_head(self.carrier, &mut head);
+            self.unsendable = unsupported_metadata::check_head(self.carrier, &mut head);
             session.start_response(stream, head, out);
         }
     }

@@ -122,11 +122,11 @@ impl Topics {
     /// Returns the subscribers of a topic by its name, and those by its number.
     fn subscribed(&self, name: &Bytes) -> (Vec<Arc<ConnectionHandle>>, Vec<Arc<ConnectionHandle>>) {
         let subscribers = self.lock();
-        let of = |topic| {
+        let find = |topic| {
             let subscribers = subscribers.get(&topic).into_iter().flat_map(BTreeMap::values);
             subscribers.flat_map(|one| iter::repeat_n(&one.entry, one.times)).cloned().collect()
         };
-        (of(Topic::Name(name.clone())), of(Topic::Id(rest_rpc::number(name))))
+        (find(Topic::Name(name.clone())), find(Topic::Id(rest_rpc::number(name))))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Topic, BTreeMap<usize, Subscriber>>> {

@@ -55,7 +55,7 @@ fn reject_entries(carrier: Carrier, outcome: &mut Outcome) {
 }
 
 /// Returns the failure of a call whose response has this head, if the protocol cannot carry it.
-pub(super) fn of_head(carrier: Carrier, head: &mut Head) -> Option<Status> {
+pub(super) fn check_head(carrier: Carrier, head: &mut Head) -> Option<Status> {
     if head.metadata.is_empty() {
         return None;
     }

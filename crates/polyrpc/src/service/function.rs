@@ -223,7 +223,7 @@ fn end<Kind>(cx: Context, outcome: impl IntoReply<Kind>) -> Outcome {
 }
 
 impl ReplyContext {
-    fn of(cx: &Context) -> Self {
+    fn new(cx: &Context) -> Self {
         Self { site: cx.site(), format: cx.reply_format(<Serde as Codec<()>>::carries) }
     }
 
@@ -351,7 +351,7 @@ macro_rules! function_with_context {
             {
                 let ($($name,)*) = <($($name,)*)>::read(body)?;
                 phase_ended(Phase::Decode);
-                let kept = ReplyContext::of(&cx);
+                let kept = ReplyContext::new(&cx);
                 let running = self(cx, $($name),*);
                 Ok(Box::pin(async move {
                     let outcome = running.await;

@@ -21,7 +21,7 @@ pub struct MethodInfo {
 }
 
 impl MethodInfo {
-    pub(super) fn of(route: &Route, messages: Option<(String, String)>) -> Self {
+    pub(super) fn from_route(route: &Route, messages: Option<(String, String)>) -> Self {
         Self {
             service: route.name().service().to_owned(),
             name: route.name().method().to_owned(),

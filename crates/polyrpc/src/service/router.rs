@@ -240,7 +240,7 @@ impl Router {
     /// If an option `google.api.http` of its `.proto` is invalid, or if two of its methods, or it and another service,
     /// have the same number in fb_rpc: that is part of the program, not input.
     pub(crate) fn service(&mut self, service: impl Service) {
-        let (name, methods) = Methods::of(service, MethodRole::User);
+        let (name, methods) = Methods::from_service(service, MethodRole::User);
         self.add_routes(&name, &methods);
         self.add_numbers(&name, &methods);
         self.insert(&name, methods);
@@ -248,7 +248,7 @@ impl Router {
 
     /// Adds a service of the framework that is called by its full name only: its short name stays free for the user's.
     pub(crate) fn standard(&mut self, role: MethodRole, service: impl Service) {
-        let (name, methods) = Methods::of(service, role);
+        let (name, methods) = Methods::from_service(service, role);
         self.services.insert(name.into(), methods);
     }
 
@@ -490,12 +490,12 @@ impl Router {
             for (name, route) in &methods.by_name {
                 let own = route.name();
                 if own.service() == &**service && own.method() == &**name {
-                    described.push(MethodInfo::of(route, methods.described(service, name)));
+                    described.push(MethodInfo::from_route(route, methods.described(service, name)));
                 }
             }
         }
         let functions = self.functions.iter().filter(|(name, route)| route.name().method() == &***name);
-        described.extend(functions.map(|(_, route)| MethodInfo::of(route, None)));
+        described.extend(functions.map(|(_, route)| MethodInfo::from_route(route, None)));
         described
             .sort_unstable_by(|one, other| (&one.service, &one.name).cmp(&(&other.service, &other.name)));
         described
@@ -522,7 +522,7 @@ impl Router {
 }
 
 impl Methods {
-    fn of(service: impl Service, role: MethodRole) -> (String, Arc<Self>) {
+    fn from_service(service: impl Service, role: MethodRole) -> (String, Arc<Self>) {
         let ServiceBuilder { name, schemas, methods, ids } = service.into_builder();
         let mut numbers: Vec<(Box<str>, _)> =
             methods.iter().map(|(name, _)| (name.as_str().into(), None)).collect();

@@ -44,12 +44,12 @@ pub(crate) struct TransportConfig {
 }
 
 impl TransportConfig {
-    /// If the address names no transport, the configured transport is used.
+    /// Returns the address with the configured transport, if the address names none.
     #[cfg_attr(
         not(any(feature = "kcp", feature = "quic")),
         allow(clippy::match_single_binding, reason = "there is nothing to be set up")
     )]
-    pub(crate) fn by(&self, address: Address) -> Address {
+    pub(crate) fn resolve(&self, address: Address) -> Address {
         match address {
             #[cfg(feature = "kcp")]
             Address::Tcp(place) if self.kcp.is_some() => Address::Kcp(place),

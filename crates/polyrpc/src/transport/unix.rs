@@ -30,7 +30,7 @@ impl UnixSocket {
             }
             bound => bound?,
         };
-        Ok(Self { listener, path: path.to_owned(), file: SocketFile::at(path) })
+        Ok(Self { listener, path: path.to_owned(), file: SocketFile::read(path) })
     }
 
     pub(crate) async fn accept(&self) -> io::Result<UnixStream> {
@@ -45,7 +45,7 @@ impl UnixSocket {
 impl Drop for UnixSocket {
     fn drop(&mut self) {
         // While the listener is open, the file's inode number cannot be reused.
-        if self.file.is_some() && self.file == SocketFile::at(&self.path) {
+        if self.file.is_some() && self.file == SocketFile::read(&self.path) {
             // An error means that it is already removed.
             let _ = fs::remove_file(&self.path);
         }
@@ -70,7 +70,7 @@ async fn remove_stale(path: &Path) -> io::Result<()> {
             )));
         }
     }
-    if SocketFile::at(path) != Some(SocketFile::of(&found)) {
+    if SocketFile::read(path) != Some(SocketFile::new(&found)) {
         return Err(occupied(format!("another process has just begun to listen on {shown}")));
     }
     fs::remove_file(path)
@@ -84,14 +84,14 @@ struct SocketFile {
 }
 
 impl SocketFile {
-    fn at(path: &Path) -> Option<Self> {
+    fn read(path: &Path) -> Option<Self> {
         fs::symlink_metadata(path)
             .ok()
             .filter(|found| found.file_type().is_socket())
-            .map(|found| Self::of(&found))
+            .map(|found| Self::new(&found))
     }
 
-    fn of(found: &Metadata) -> Self {
+    fn new(found: &Metadata) -> Self {
         Self { device: found.dev(), inode: found.ino() }
     }
 }

@@ -54,7 +54,7 @@ impl ChangingServer {
     }
 }
 
-fn of<'s>(protocol: Protocol, servers: impl IntoIterator<Item = &'s ServerHandle>) -> Builder {
+fn builder<'s>(protocol: Protocol, servers: impl IntoIterator<Item = &'s ServerHandle>) -> Builder {
     let instances = servers.into_iter().map(|server| Instance::tcp(server.address().to_string()));
     Client::builder(&format!("{}://some", protocol.as_str()))
         .discover(List::new(instances))
@@ -100,7 +100,7 @@ async fn failing_server_is_ejected_and_returns_over_every_protocol() {
         let (bad, good) = (ChangingServer::failing(), ChangingServer::default());
         let servers = [bad.serve().await, good.serve().await];
         let breaker = three().ejection_time(Duration::from_secs(1), LONG);
-        let client = of(protocol, &servers).circuit_breaker(breaker).build().unwrap();
+        let client = builder(protocol, &servers).circuit_breaker(breaker).build().unwrap();
         until_ejected(&client, 1).await;
         let before = bad.calls();
         while ejected(&client) == 1 && good.calls() < 20 {
@@ -126,7 +126,7 @@ async fn half_of_the_servers_stay_if_all_fail() {
     }
     for (most, want) in [(0.5, 2), (1.0, 4), (0.0, 0), (0.01, 1)] {
         let breaker = three().ejection_time(LONG, LONG).max_ejected(most);
-        let client = of(Protocol::Rpcx, &servers).circuit_breaker(breaker).build().unwrap();
+        let client = builder(Protocol::Rpcx, &servers).circuit_breaker(breaker).build().unwrap();
         for _ in 0..200 {
             echo(&client).await.unwrap_err();
             assert!(ejected(&client) <= want, "{most}");
@@ -139,7 +139,8 @@ async fn half_of_the_servers_stay_if_all_fail() {
 async fn only_server_is_never_ejected() {
     let bad = ChangingServer::failing();
     let server = bad.serve().await;
-    let client = of(Protocol::BaiduStd, [&server]).circuit_breaker(three().max_ejected(1.0)).build().unwrap();
+    let client =
+        builder(Protocol::BaiduStd, [&server]).circuit_breaker(three().max_ejected(1.0)).build().unwrap();
     for _ in 0..50 {
         echo(&client).await.unwrap_err();
     }
@@ -154,7 +155,7 @@ async fn overload_and_caller_errors_are_not_failures() {
                 serve(ChangingServer::failing().server(status.clone())).await,
                 serve(ChangingServer::failing().server(status.clone())).await,
             ];
-            let client = of(protocol, &servers).circuit_breaker(three()).build().unwrap();
+            let client = builder(protocol, &servers).circuit_breaker(three()).build().unwrap();
             for _ in 0..50 {
                 assert_eq!(echo(&client).await.unwrap_err().status().code(), status.code());
             }
@@ -167,7 +168,7 @@ async fn overload_and_caller_errors_are_not_failures() {
 async fn timed_out_calls_are_failures() {
     let prober = Prober::default();
     let servers = [serve(prober.server()).await, serve(prober.server()).await];
-    let client = of(Protocol::Rpcx, &servers)
+    let client = builder(Protocol::Rpcx, &servers)
         .timeout(Duration::from_millis(50))
         .circuit_breaker(three().ejection_time(LONG, LONG))
         .build()
@@ -187,7 +188,7 @@ async fn half_open_server_that_fails_is_ejected_at_once() {
     let (bad, good) = (ChangingServer::failing(), ChangingServer::default());
     let servers = [bad.serve().await, good.serve().await];
     let breaker = three().ejection_time(Duration::from_millis(50), LONG).half_open(10);
-    let client = of(Protocol::Rpcx, &servers).circuit_breaker(breaker).build().unwrap();
+    let client = builder(Protocol::Rpcx, &servers).circuit_breaker(breaker).build().unwrap();
     until_ejected(&client, 1).await;
     let before = bad.calls();
     until(|| ejected(&client) == 0).await;
@@ -205,7 +206,7 @@ async fn server_returns_when_its_health_check_passes() {
     for protocol in [Protocol::Grpc, Protocol::Rpcx, Protocol::BaiduStd] {
         health.set("Probe", ServingStatus::NotServing);
         bad.fails.store(true, Ordering::SeqCst);
-        let client = of(protocol, &servers)
+        let client = builder(protocol, &servers)
             .circuit_breaker(three().ejection_time(Duration::from_millis(1), LONG))
             .health_check(HealthCheck::grpc("Probe").interval(Duration::from_millis(20)))
             .build()
@@ -229,7 +230,7 @@ async fn servers_with_failing_health_checks_receive_no_calls() {
     let unwell = Prober::default();
     let servers =
         [serve(unwell.server().health(&one)).await, serve(Prober::default().server().health(&two)).await];
-    let client = of(Protocol::Grpc, &servers)
+    let client = builder(Protocol::Grpc, &servers)
         .health_check(HealthCheck::grpc("Probe").interval(Duration::from_millis(10)).always())
         .build()
         .unwrap();

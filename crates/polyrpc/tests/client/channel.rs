@@ -31,7 +31,7 @@ impl Registry {
         Self(Arc::new(watch::Sender::new(None)), Arc::default())
     }
 
-    fn of<'s>(servers: impl IntoIterator<Item = &'s ServerHandle>) -> Self {
+    fn new<'s>(servers: impl IntoIterator<Item = &'s ServerHandle>) -> Self {
         let registry = Self::silent();
         registry.announce(servers.into_iter().map(instance));
         registry
@@ -278,7 +278,7 @@ async fn only_retryable_failures_are_retried_elsewhere() {
             let (code, message) = (status.code(), status.message().to_owned());
             let (first, one) = failing(status.clone()).await;
             let (second, other) = failing(status).await;
-            let client = builder(protocol, Registry::of([&one, &other])).retries(1).build().unwrap();
+            let client = builder(protocol, Registry::new([&one, &other])).retries(1).build().unwrap();
             let error = echo(&client).await.unwrap_err();
             assert!(error.message().ends_with(&message), "{protocol:?}: {error}");
             if protocol != Protocol::NetRpc {
@@ -295,7 +295,7 @@ async fn only_retryable_failures_are_retried_elsewhere() {
 async fn failfast_returns_the_first_failure() {
     let (tries, server) = failing(busy()).await;
     let client =
-        builder(Protocol::Rpcx, Registry::of([&server])).fail_mode(FailMode::Failfast).build().unwrap();
+        builder(Protocol::Rpcx, Registry::new([&server])).fail_mode(FailMode::Failfast).build().unwrap();
     assert_eq!(echo(&client).await.unwrap_err().message(), BUSY);
     assert_eq!(tries.load(Ordering::SeqCst), 1);
 
@@ -312,7 +312,7 @@ async fn failtry_stays_with_one_server() {
     let (first, one) = failing(busy()).await;
     let (second, other) = failing(busy()).await;
     let client =
-        builder(Protocol::Rpcx, Registry::of([&one, &other])).fail_mode(FailMode::Failtry).build().unwrap();
+        builder(Protocol::Rpcx, Registry::new([&one, &other])).fail_mode(FailMode::Failtry).build().unwrap();
     assert_eq!(echo(&client).await.unwrap_err().message(), BUSY);
     let mut tried = [first.load(Ordering::SeqCst), second.load(Ordering::SeqCst)];
     tried.sort_unstable();
@@ -324,7 +324,7 @@ async fn servers_are_retried_after_a_backoff_once_all_were_tried() {
     let (tries, server) = failing(busy()).await;
     let backoff = Backoff { initial: Duration::from_millis(50), ..Backoff::default() };
     let client =
-        builder(Protocol::Rpcx, Registry::of([&server])).retry_backoff(backoff).retries(2).build().unwrap();
+        builder(Protocol::Rpcx, Registry::new([&server])).retry_backoff(backoff).retries(2).build().unwrap();
     let began = Instant::now();
     assert_eq!(echo(&client).await.unwrap_err().message(), BUSY);
     assert_eq!(tries.load(Ordering::SeqCst), 3);
@@ -335,7 +335,7 @@ async fn servers_are_retried_after_a_backoff_once_all_were_tried() {
 async fn no_call_is_retried_past_its_deadline() {
     let (tries, server) = failing(busy()).await;
     let backoff = Backoff { initial: Duration::from_secs(5), max: Duration::from_secs(5), factor: 1.0 };
-    let client = builder(Protocol::Rpcx, Registry::of([&server])).retry_backoff(backoff).build().unwrap();
+    let client = builder(Protocol::Rpcx, Registry::new([&server])).retry_backoff(backoff).build().unwrap();
     let request = Request::new("x".to_owned()).with_timeout(Duration::from_millis(500));
     let began = Instant::now();
     let error = client.invoke::<Serde, String, String>(&ECHO, request).await.unwrap_err();
@@ -349,7 +349,7 @@ async fn retries_stay_within_the_budget_if_everything_fails() {
         let (tries, server) = failing(busy()).await;
         let backoff = Backoff { initial: Duration::from_micros(1), ..Backoff::default() };
         let client =
-            builder(Protocol::Rpcx, Registry::of([&server])).fail_mode(mode).retry_backoff(backoff).build();
+            builder(Protocol::Rpcx, Registry::new([&server])).fail_mode(mode).retry_backoff(backoff).build();
         let client = client.unwrap();
         for _ in 0..300 {
             assert_eq!(echo(&client).await.unwrap_err().message(), BUSY);
@@ -365,7 +365,7 @@ async fn hedged_call_is_answered_by_the_second_server() {
         let first = First::default();
         let servers = slow_and_quick().await;
         let (slow, quick) = (&servers[0], &servers[1]);
-        let client = builder(protocol, Registry::of(running(&servers)))
+        let client = builder(protocol, Registry::new(running(&servers)))
             .balance(first.clone())
             .fail_mode(FailMode::Failbackup)
             .backup_after(Duration::from_millis(5))
@@ -384,7 +384,7 @@ async fn hedged_call_is_answered_by_the_second_server() {
 async fn backup_request_is_withdrawn_from_the_budget() {
     let (of_poor, of_rich) = (servers(2).await, servers(2).await);
     let hedged = |servers: &[(Prober, ServerHandle)], budget: RetryBudget| {
-        let builder = builder(Protocol::Rpcx, Registry::of(running(servers))).retry_budget(budget);
+        let builder = builder(Protocol::Rpcx, Registry::new(running(servers))).retry_budget(budget);
         builder.fail_mode(FailMode::Failbackup).backup_after(Duration::from_millis(5)).build().unwrap()
     };
     let came = |servers: &[(Prober, ServerHandle)]| servers.iter().map(|(one, _)| one.ran()).sum::<usize>();
@@ -482,8 +482,8 @@ async fn failure_does_not_end_a_hedged_call_with_a_pending_attempt() {
     let (tries, failing) = failing(Status::invalid_argument("no")).await;
     let gate = Gate::default();
     let slow = slow(&gate, None).await;
-    let client = builder(Protocol::Rpcx, Registry::of([&slow, &failing]))
-        .balance(Order::of([&slow]))
+    let client = builder(Protocol::Rpcx, Registry::new([&slow, &failing]))
+        .balance(Order::new([&slow]))
         .fail_mode(FailMode::Failbackup)
         .build()
         .unwrap();
@@ -514,8 +514,8 @@ async fn retry_budget_is_charged_only_for_started_attempts() {
     let gate = Gate::default();
     let (first, second) = (slow(&gate, Some(busy())).await, slow(&gate, Some(busy())).await);
     let third = serve(Prober::default().server()).await;
-    let client = builder(Protocol::Rpcx, Registry::of([&first, &second, &third]))
-        .balance(Order::of([&first, &second]))
+    let client = builder(Protocol::Rpcx, Registry::new([&first, &second, &third]))
+        .balance(Order::new([&first, &second]))
         .fail_mode(FailMode::Failbackup)
         .retries(2)
         .build()
@@ -533,8 +533,8 @@ async fn definite_failure_wins_over_a_retryable_one() {
     let second = slow(&is_busy, Some(busy())).await;
     let third = Prober::default();
     let running = serve(third.server()).await;
-    let client = builder(Protocol::Rpcx, Registry::of([&first, &second, &running]))
-        .balance(Order::of([&first, &second]))
+    let client = builder(Protocol::Rpcx, Registry::new([&first, &second, &running]))
+        .balance(Order::new([&first, &second]))
         .fail_mode(FailMode::Failbackup)
         .retries(2)
         .build()
@@ -554,7 +554,7 @@ async fn definite_failure_wins_over_a_retryable_one() {
 struct Order(Vec<String>);
 
 impl Order {
-    fn of<'s>(servers: impl IntoIterator<Item = &'s ServerHandle>) -> Self {
+    fn new<'s>(servers: impl IntoIterator<Item = &'s ServerHandle>) -> Self {
         Self(servers.into_iter().map(|server| instance(server).address).collect())
     }
 }
@@ -579,7 +579,7 @@ async fn dropped_call_is_cancelled_on_every_server() {
     for mode in [FailMode::Failover, FailMode::Failbackup] {
         let servers = servers(2).await;
         let first = First::default();
-        let client = builder(Protocol::Rpcx, Registry::of(running(&servers)))
+        let client = builder(Protocol::Rpcx, Registry::new(running(&servers)))
             .balance(first.clone())
             .fail_mode(mode)
             .build()
@@ -703,7 +703,7 @@ async fn wait_for_ready_call_waits_for_a_server() {
 #[tokio::test]
 async fn discovered_servers_are_kept_if_the_registry_loses_them() {
     let servers = servers(2).await;
-    let registry = Registry::of(running(&servers));
+    let registry = Registry::new(running(&servers));
     let client = client(registry.clone());
     echo(&client).await.unwrap();
     for round in 0..20 {
@@ -729,7 +729,7 @@ async fn while_echoing(client: &Client, time: Duration) {
 #[tokio::test]
 async fn set_without_a_usable_server_does_not_replace_a_good_one() {
     let servers = servers(2).await;
-    let registry = Registry::of(running(&servers));
+    let registry = Registry::new(running(&servers));
     let client = client(registry.clone());
     echo(&client).await.unwrap();
     // No outage before it, which would make the client distrust the registry.
@@ -744,7 +744,7 @@ async fn server_missing_after_an_outage_is_kept_for_a_grace_period() {
     let all: Vec<_> = running(&servers).map(instance).collect();
     let lose: [fn(&Registry); 2] = [|registry| registry.fail("gone"), |registry| registry.announce([])];
     for lose in lose {
-        let registry = Registry::of(running(&servers));
+        let registry = Registry::new(running(&servers));
         let client = client(registry.clone());
         echo(&client).await.unwrap();
         registry.while_watched(lose).await;
@@ -773,7 +773,7 @@ async fn server_missing_after_an_outage_is_kept_for_a_grace_period() {
 #[tokio::test]
 async fn unreachable_server_missing_after_an_outage_is_removed() {
     let mut servers = servers(2).await;
-    let registry = Registry::of(running(&servers));
+    let registry = Registry::new(running(&servers));
     let client = client(registry.clone());
     for _ in 0..4 {
         echo(&client).await.unwrap();
@@ -795,7 +795,7 @@ async fn unreachable_server_missing_after_an_outage_is_removed() {
 #[tokio::test]
 async fn outage_ends_once_no_server_is_missing() {
     let servers = servers(2).await;
-    let registry = Registry::of(running(&servers));
+    let registry = Registry::new(running(&servers));
     let client = client(registry.clone());
     echo(&client).await.unwrap();
     registry.while_watched(|registry| registry.fail("gone")).await;
@@ -809,7 +809,7 @@ async fn outage_ends_once_no_server_is_missing() {
 #[tokio::test]
 async fn empty_set_is_accepted_if_configured() {
     let servers = servers(1).await;
-    let registry = Registry::of(running(&servers));
+    let registry = Registry::new(running(&servers));
     let client = builder(Protocol::Rpcx, registry.clone()).accept_empty_resolution().build().unwrap();
     echo(&client).await.unwrap();
     registry.announce([]);
@@ -846,7 +846,7 @@ async fn inactive_servers_and_other_groups_receive_no_calls() {
 async fn removed_server_finishes_its_calls_and_is_disconnected() {
     for protocol in PROTOCOLS {
         let servers = servers(2).await;
-        let registry = Registry::of([&servers[0].1]);
+        let registry = Registry::new([&servers[0].1]);
         let client = builder(protocol, registry.clone()).build().unwrap();
         let call = tokio::spawn({
             let client = client.clone();
@@ -867,7 +867,7 @@ async fn removed_server_finishes_its_calls_and_is_disconnected() {
 #[tokio::test]
 async fn remaining_server_keeps_connections_and_counters_on_attribute_changes() {
     let servers = servers(2).await;
-    let registry = Registry::of([&servers[0].1]);
+    let registry = Registry::new([&servers[0].1]);
     let client = client(registry.clone());
     let peer: String = client.call("Probe/Peer", &()).await.unwrap();
     let heavier = instance(&servers[0].1).with(Attributes::new().with("weight", "7"));
@@ -885,7 +885,7 @@ async fn returning_server_is_called_again() {
     let servers = servers(1).await;
     let (prober, server) = (Prober::default(), serve(Prober::default().server()).await);
     let gone = instance(&server);
-    let registry = Registry::of([&servers[0].1, &server]);
+    let registry = Registry::new([&servers[0].1, &server]);
     let client = client(registry);
     echo(&client).await.unwrap();
     server.shutdown(Duration::ZERO).await;
@@ -910,7 +910,7 @@ async fn flapping_and_failing_registry_fails_no_call() {
     let servers = servers(3).await;
     let all: Vec<_> = running(&servers).map(instance).collect();
     for every in [100, 10, 1].map(Duration::from_millis) {
-        let registry = Registry::of(running(&servers));
+        let registry = Registry::new(running(&servers));
         let first = First::default();
         let client =
             builder(Protocol::Rpcx, registry.clone()).balance(Counted(first.clone())).build().unwrap();
@@ -1051,7 +1051,7 @@ async fn ten_thousand_mostly_dead_servers_fail_no_call() {
 #[tokio::test]
 async fn watch_ends_with_the_last_clone_of_the_client() {
     let servers = servers(1).await;
-    let registry = Registry::of(running(&servers));
+    let registry = Registry::new(running(&servers));
     let client = client(registry.clone());
     assert_eq!(registry.watchers(), 0, "nothing is asked before the first call");
     let clone = client.clone();
@@ -1066,7 +1066,7 @@ async fn watch_ends_with_the_last_clone_of_the_client() {
 #[test]
 fn client_outlives_the_runtime_of_its_first_call() {
     let (_runtime, server) = serve_apart(Prober::default().server());
-    let registry = Registry::of([&server]);
+    let registry = Registry::new([&server]);
     let client = client(registry.clone());
     for _ in 0..3 {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -1082,7 +1082,7 @@ async fn balancer_receives_the_hash_key_and_outcome_of_each_call() {
     let servers = servers(1).await;
     let first = First::default();
     let client =
-        builder(Protocol::Rpcx, Registry::of(running(&servers))).balance(first.clone()).build().unwrap();
+        builder(Protocol::Rpcx, Registry::new(running(&servers))).balance(first.clone()).build().unwrap();
     let keyed = Request::new("x".to_owned()).with_key(7);
     client.invoke::<Serde, String, String>(&ECHO, keyed).await.unwrap();
     client.call::<String>("Probe/Nothing", &()).await.unwrap_err();
@@ -1168,7 +1168,7 @@ async fn subscription_continues_on_another_server() {
     let (one, other) = (Server::new().allow_publish(), Server::new().allow_publish());
     let publishers = [one.publisher(), other.publisher()];
     let mut servers = vec![serve(one).await, serve(other).await];
-    let client = builder(Protocol::RestRpc, Registry::of(&servers)).build().unwrap();
+    let client = builder(Protocol::RestRpc, Registry::new(&servers)).build().unwrap();
     let mut topic = client.subscribe::<String>("topic", "").await.unwrap();
     let publishing = |publishers: [Publisher; 2]| async move {
         loop {
@@ -1240,7 +1240,7 @@ fn invalid_url_of_several_servers_names_the_cause() {
 #[tokio::test]
 async fn many_callers_share_the_servers() {
     let servers = servers(3).await;
-    let client = client(Registry::of(running(&servers)));
+    let client = client(Registry::new(running(&servers)));
     let callers: Vec<_> = (0..64)
         .map(|_| {
             let client = client.clone();

@@ -162,7 +162,7 @@ async fn skipped_client_is_not_called_and_a_bad_request_calls_none() {
 
 #[tokio::test]
 async fn parallel_call_fails_only_at_its_fail_limit() {
-    let of = |limit: Option<usize>| {
+    let with_limit = |limit: Option<usize>| {
         let builder =
             Parallel::new().sub_channel(ok("a")).sub_channel(fails(gone())).sub_channel(fails(gone()));
         match limit {
@@ -170,9 +170,9 @@ async fn parallel_call_fails_only_at_its_fail_limit() {
             None => builder,
         }
     };
-    assert_eq!(call(&of(None).build().unwrap()).await.unwrap(), "a");
-    assert_eq!(call(&of(Some(3)).build().unwrap()).await.unwrap(), "a");
-    assert_eq!(call(&of(Some(2)).build().unwrap()).await.unwrap_err().code(), Code::Unavailable);
+    assert_eq!(call(&with_limit(None).build().unwrap()).await.unwrap(), "a");
+    assert_eq!(call(&with_limit(Some(3)).build().unwrap()).await.unwrap(), "a");
+    assert_eq!(call(&with_limit(Some(2)).build().unwrap()).await.unwrap_err().code(), Code::Unavailable);
     let mixed = Parallel::new()
         .sub_channel(fails(gone()))
         .sub_channel(fails(Status::not_found("x")))

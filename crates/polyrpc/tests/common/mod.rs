@@ -287,10 +287,10 @@ pub(crate) struct Wire {
 
 impl Wire {
     pub(crate) async fn connect(protocol: Protocol, server: &ServerHandle) -> Self {
-        Self::over(Socket::connect(server).await, protocol)
+        Self::new(Socket::connect(server).await, protocol)
     }
 
-    pub(crate) fn over(socket: Socket, protocol: Protocol) -> Self {
+    pub(crate) fn new(socket: Socket, protocol: Protocol) -> Self {
         Self { socket, session: session(protocol), inbox: BytesMut::new() }
     }
 

@@ -113,7 +113,7 @@ async fn rpcx_is_reachable_by_http_connect() {
     let mut socket = Socket::connect(&server).await;
     socket.send(b"CONNECT /_rpcx_ HTTP/1.0\n\n").await;
     assert_eq!(socket.up_to("\n\n").await, "HTTP/1.0 200 Connected to rpcx\n\n");
-    let mut wire = Wire::over(socket, Protocol::Rpcx);
+    let mut wire = Wire::new(socket, Protocol::Rpcx);
     wire.send(7, &json_call("Probe", "Echo", "\"a\"")).await;
     let (id, reply) = wire.reply().await.unwrap();
     assert_eq!((id, &reply.result.unwrap()[..]), (7, &b"\"a\""[..]));

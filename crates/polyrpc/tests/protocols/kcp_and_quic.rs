@@ -23,7 +23,7 @@ fn protected() -> kcp::Config {
     kcp::Config::rpcx(Cipher::new(Algorithm::Aes, &key).unwrap())
 }
 
-async fn by_kcp(server: Server, config: kcp::Config) -> ServerHandle {
+async fn serve_kcp(server: Server, config: kcp::Config) -> ServerHandle {
     server.bind(Listen::on("127.0.0.1:0").kcp(config)).await.unwrap().start()
 }
 
@@ -53,7 +53,7 @@ async fn echo(client: &Client, text: &str) -> polyrpc::client::Result<String> {
 async fn every_protocol_works_over_kcp() {
     for config in [kcp::Config::default(), protected(), kcp::Config { tuning: Tuning::fast(), ..protected() }]
     {
-        let server = by_kcp(Prober::default().server(), config.clone()).await;
+        let server = serve_kcp(Prober::default().server(), config.clone()).await;
         let long = "long ".repeat(50_000);
         for protocol in PROTOCOLS {
             let client = kcp_client(protocol, &server, config.clone());
@@ -65,7 +65,7 @@ async fn every_protocol_works_over_kcp() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_calls_share_a_kcp_conversation() {
-    let server = by_kcp(Prober::default().server(), protected()).await;
+    let server = serve_kcp(Prober::default().server(), protected()).await;
     let client = kcp_client(Protocol::Rpcx, &server, protected());
     let calls = (0..200).map(|number| {
         let client = client.clone();
@@ -79,7 +79,7 @@ async fn many_calls_share_a_kcp_conversation() {
 
 #[tokio::test]
 async fn other_kcp_key_is_rejected() {
-    let server = by_kcp(Prober::default().server(), protected()).await;
+    let server = serve_kcp(Prober::default().server(), protected()).await;
     let cipher = Cipher::new(Algorithm::Aes, &[1; 32]).unwrap();
     let client = Client::builder(&url(Protocol::Rpcx, &server)).kcp(kcp::Config::rpcx(cipher));
     let client = client.timeout(Duration::from_millis(300)).build().unwrap();
@@ -103,7 +103,7 @@ async fn impossible_configurations_are_errors() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_reach_a_restarted_kcp_server() {
-    let server = by_kcp(Prober::default().server(), protected()).await;
+    let server = serve_kcp(Prober::default().server(), protected()).await;
     let client = kcp_client(Protocol::Rpcx, &server, protected());
     echo(&client, "hi").await.unwrap();
     let address = server.addresses()[0].to_string();
@@ -127,7 +127,7 @@ async fn clients_reach_a_restarted_kcp_server() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kcp_conversations_are_served_thread_per_core() {
     let server = Prober::default().server().executor(Cores::start(2).unwrap());
-    let server = by_kcp(server, protected()).await;
+    let server = serve_kcp(server, protected()).await;
     let builder = Client::builder(&url(Protocol::BaiduStd, &server)).kcp(protected());
     let client = builder.executor(Cores::start(1).unwrap()).build().unwrap();
     assert_eq!(echo(&client, "hi").await.unwrap(), "hi");
@@ -169,7 +169,7 @@ fn flood(place: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forged_conversations_do_not_keep_a_new_client_out() {
-    let server = by_kcp(Prober::default().server(), kcp::Config::default()).await;
+    let server = serve_kcp(Prober::default().server(), kcp::Config::default()).await;
     let before = kcp_client(Protocol::Rpcx, &server, kcp::Config::default());
     // The second call acknowledges the first response, which validates the address.
     for _ in 0..2 {
@@ -188,7 +188,7 @@ async fn forged_conversations_do_not_keep_a_new_client_out() {
 async fn conversation_that_finds_no_room_is_counted_and_its_client_starts_another() {
     // One of 16 is for newcomers.
     let config = kcp::Config { conversations: 16, ..kcp::Config::default() };
-    let server = by_kcp(Prober::default().server(), config).await;
+    let server = serve_kcp(Prober::default().server(), config).await;
     let mut clients = Vec::new();
     for _ in 0..16 {
         let client = kcp_client(Protocol::Rpcx, &server, kcp::Config::default());
@@ -205,7 +205,7 @@ async fn conversation_that_finds_no_room_is_counted_and_its_client_starts_anothe
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn byte_stream_is_rejected_if_the_server_listens_on_kcp_only() {
     let streams = Streams::new(|_, _| async { Ok(()) });
-    let server = by_kcp(Server::new().streams(streams), protected()).await;
+    let server = serve_kcp(Server::new().streams(streams), protected()).await;
     let client = kcp_client(Protocol::Rpcx, &server, protected());
     let error = soon(client.byte_stream(&Default::default())).await.unwrap_err();
     assert!(error.message().contains("no listener for data connections"), "{error}");
@@ -346,7 +346,7 @@ struct Carried {
 }
 
 impl Carried {
-    fn by(carrier: Carrier) -> Self {
+    fn new(carrier: Carrier) -> Self {
         let authority = Authority::new("authority");
         let issued = authority.issue(&["127.0.0.1"]);
         Self { carrier, authority, issued }
@@ -397,7 +397,7 @@ struct Relay {
 }
 
 impl Relay {
-    async fn to(server: &str) -> Self {
+    async fn start(server: &str) -> Self {
         let bind = || UdpSocket::bind("127.0.0.1:0");
         let (near, far) = (bind().await.unwrap(), bind().await.unwrap());
         let place = near.local_addr().unwrap().to_string();
@@ -439,9 +439,9 @@ impl Drop for Relay {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn call_in_flight_fails_when_its_server_answers_nothing_over_udp() {
     for carrier in [Carrier::Kcp, Carrier::Quic] {
-        let carried = Carried::by(carrier);
+        let carried = Carried::new(carrier);
         let server = carried.serve().await;
-        let relay = Relay::to(&place(&server)).await;
+        let relay = Relay::start(&place(&server)).await;
         let client = carried.client(&relay.place, Duration::from_secs(1));
         echo(&client, "hi").await.unwrap();
         // As if the machine of the server was switched off.
@@ -456,9 +456,9 @@ async fn call_in_flight_fails_when_its_server_answers_nothing_over_udp() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn call_that_waits_for_its_reply_fails_when_its_server_falls_silent_over_udp() {
     for carrier in [Carrier::Kcp, Carrier::Quic] {
-        let (carried, prober) = (Carried::by(carrier), Prober::default());
+        let (carried, prober) = (Carried::new(carrier), Prober::default());
         let server = prober.server().bind(carried.listen()).await.unwrap().start();
-        let relay = Relay::to(&place(&server)).await;
+        let relay = Relay::start(&place(&server)).await;
         let client = carried.client(&relay.place, Duration::from_secs(1));
         let waiting = {
             let client = client.clone();
@@ -478,7 +478,7 @@ async fn call_that_waits_for_its_reply_fails_when_its_server_falls_silent_over_u
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_handler_does_not_look_like_a_silent_server_over_udp() {
     for carrier in [Carrier::Kcp, Carrier::Quic] {
-        let carried = Carried::by(carrier);
+        let carried = Carried::new(carrier);
         let slow = Server::new().function("slow", async |text: String| {
             tokio::time::sleep(Duration::from_millis(2500)).await;
             text
@@ -492,9 +492,9 @@ async fn slow_handler_does_not_look_like_a_silent_server_over_udp() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_of_a_restarted_server_is_notified_over_udp() {
     for carrier in [Carrier::Kcp, Carrier::Quic] {
-        let carried = Carried::by(carrier);
+        let carried = Carried::new(carrier);
         let (server, successor) = (carried.serve().await, carried.serve().await);
-        let relay = Relay::to(&place(&server)).await;
+        let relay = Relay::start(&place(&server)).await;
         let client = carried.client(&relay.place, Duration::from_secs(3600));
         echo(&client, "hi").await.unwrap();
         // The successor knows nothing of the connection.
@@ -512,7 +512,7 @@ async fn dead_server_cannot_be_connected_to_over_udp() {
         let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let place = silent.local_addr().unwrap().to_string();
         let error =
-            echo(&Carried::by(carrier).client(&place, Duration::from_secs(3600)), "hi").await.unwrap_err();
+            echo(&Carried::new(carrier).client(&place, Duration::from_secs(3600)), "hi").await.unwrap_err();
         assert!(error.message().contains("cannot connect"), "{carrier:?}: {error}");
     }
 }
@@ -520,7 +520,7 @@ async fn dead_server_cannot_be_connected_to_over_udp() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn departed_client_leaves_the_server_at_once_over_udp() {
     for carrier in [Carrier::Kcp, Carrier::Quic] {
-        let carried = Carried::by(carrier);
+        let carried = Carried::new(carrier);
         let server = carried.serve().await;
         let client = carried.client(&place(&server), Duration::from_secs(3600));
         echo(&client, "hi").await.unwrap();
@@ -533,7 +533,7 @@ async fn departed_client_leaves_the_server_at_once_over_udp() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_are_delivered_over_udp_although_the_process_ends_right_after_the_shutdown() {
     for carrier in [Carrier::Kcp, Carrier::Quic] {
-        let carried = Arc::new(Carried::by(carrier));
+        let carried = Arc::new(Carried::new(carrier));
         let (tell, place) = tokio::sync::oneshot::channel();
         let of_server = carried.clone();
         // Nothing of a runtime survives it, as nothing of a process does.

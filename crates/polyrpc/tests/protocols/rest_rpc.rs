@@ -462,7 +462,7 @@ async fn subscriptions_count_towards_the_memory_budget_until_disconnect() {
     let server = listening(functions().limits(limits), Version::V0_20).await;
     let name = |n: usize, m: usize| format!("{n:08}{m:012}");
     let mut streams = Vec::new();
-    let of =
+    let count =
         |counts: &[(&'static str, u64)], cause| counts.iter().find(|(name, _)| *name == cause).unwrap().1;
     for n in 0..20 {
         let mut stream = TcpStream::connect(server.address().to_string()).await.unwrap();
@@ -490,7 +490,7 @@ async fn subscriptions_count_towards_the_memory_budget_until_disconnect() {
     }
     soon(async {
         let ended = |facts: polyrpc::introspection::ServerInfo| {
-            of(&facts.rejections, "memory") + of(&facts.closed_connections, "largest_holder")
+            count(&facts.rejections, "memory") + count(&facts.closed_connections, "largest_holder")
         };
         while ended(server.info()) == 0 {
             tokio::task::yield_now().await;

@@ -123,7 +123,7 @@ impl Way {
                 }
             }
             Self::Session(protocol, format) => {
-                let mut wire = Wire::over(socket, protocol);
+                let mut wire = Wire::new(socket, protocol);
                 let body = Bytes::copy_from_slice(json.as_bytes());
                 wire.send(1, &Call::new(SERVICE, "Echo", format, body)).await;
                 let reply = wire.reply().await.expect("an answer").1;
@@ -438,7 +438,7 @@ async fn go_json_rejects_a_non_finite_number_in_a_response() {
         let (_, _, body) = answered(&server, "/jsonrpc", fields, &request).await;
         assert!(body.contains("\"error\"") && body.contains(&want), "{body}");
         for protocol in [Protocol::Rpcx, Protocol::NetRpc] {
-            let mut wire = Wire::over(Socket::connect(&server).await, protocol);
+            let mut wire = Wire::new(Socket::connect(&server).await, protocol);
             let body = Bytes::copy_from_slice(number.as_bytes());
             wire.send(1, &Call::new("", "ratio", Format::Json(Json::Go), body)).await;
             let result = wire.reply().await.expect("an answer").1.result;

@@ -39,7 +39,9 @@ impl Row {
             false => format!("{} (only {})", code(&[*value]), code(schemes)),
         };
         let (values, default) = match values.first() {
-            Some(default) => (self.values.iter().map(value).collect::<Vec<_>>().join(", "), code(&[*default])),
+            Some(default) => {
+                (self.values.iter().map(value).collect::<Vec<_>>().join(", "), code(&[*default]))
+            }
             None => ("text".to_owned(), "none".to_owned()),
         };
         format!("| `{name}` | {values} | {default} | {} | {summary} |", code(&self.schemes))

@@ -20,10 +20,10 @@ struct Guarded {
 
 impl Guarded {
     async fn start() -> Self {
-        Self::with(|listen| listen).await
+        Self::start_with(|listen| listen).await
     }
 
-    async fn with(options: impl Fn(Listen) -> Listen) -> Self {
+    async fn start_with(options: impl Fn(Listen) -> Listen) -> Self {
         let (prober, judged) = (Prober::default(), Arc::new(AtomicUsize::new(0)));
         let counted = judged.clone();
         let listen = Listen::on("127.0.0.1:0").authenticate(move |credential, peer| {
@@ -227,7 +227,7 @@ async fn request_without_a_credential_does_not_inherit_that_of_another() {
 
 #[tokio::test]
 async fn brpc_listener_trusts_an_http_connection_and_answers_403_before_it_closes() {
-    let guarded = Guarded::with(Listen::trust_http_connections).await;
+    let guarded = Guarded::start_with(Listen::trust_http_connections).await;
     let request = |credential: &str| {
         format!("POST /Probe/Echo HTTP/1.1\r\nHost: a\r\n{credential}Content-Length: 3\r\n\r\n\"a\"")
     };
@@ -245,7 +245,7 @@ async fn brpc_listener_trusts_an_http_connection_and_answers_403_before_it_close
 
 #[tokio::test]
 async fn protocol_switch_requires_a_new_credential() {
-    let guarded = Guarded::with(Listen::allow_protocol_switch).await;
+    let guarded = Guarded::start_with(Listen::allow_protocol_switch).await;
     let mut socket = Socket::connect(&guarded.server).await;
     let good =
         "POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nAuthorization: secret\r\nContent-Length: 3\r\n\r\n\"a\"";

@@ -326,16 +326,16 @@ async fn async_authenticator_works_over_every_protocol() {
         polyrpc::server::Listen::on("127.0.0.1:0").authenticate_async(|credential, _| judge(credential));
     let server = prober.server().bind(listen).await.unwrap().start();
     for protocol in [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Grpc, Protocol::Http] {
-        let of = |credential: &'static str| {
+        let client_with = |credential: &'static str| {
             let url = crate::common::url(protocol, &server);
             ProbeClient::new(polyrpc::Client::builder(&url).credential(credential).build().unwrap())
         };
         let ran = prober.ran();
-        let error = soon(of("wrong").echo("a".into())).await.unwrap_err();
+        let error = soon(client_with("wrong").echo("a".into())).await.unwrap_err();
         // rpcx has no code for it, only a text.
         let code = if protocol == Protocol::Rpcx { Code::Unknown } else { Code::Unauthenticated };
         assert_eq!((error.code(), prober.ran()), (code, ran), "{protocol:?}: {error}");
-        let right = of("right");
+        let right = client_with("right");
         let several = (0..5).map(|_| right.echo("b".into()));
         for answer in soon(futures_util::future::join_all(several)).await {
             assert_eq!(answer.unwrap(), "b", "{protocol:?}");
@@ -353,13 +353,13 @@ async fn hanging_authenticator_fails_its_call_only() {
         }
     });
     let server = limited(limits).bind(listen).await.unwrap().start();
-    let of = |credential: &'static str| {
+    let client_with = |credential: &'static str| {
         let url = crate::common::url(Protocol::Rpcx, &server);
         ProbeClient::new(polyrpc::Client::builder(&url).credential(credential).build().unwrap())
     };
-    let error = soon(of("stuck").echo("a".into())).await.unwrap_err();
+    let error = soon(client_with("stuck").echo("a".into())).await.unwrap_err();
     assert!(error.message().contains("could not be checked in time"), "{error}");
-    assert_eq!(soon(of("other").echo("b".into())).await.unwrap(), "b");
+    assert_eq!(soon(client_with("other").echo("b".into())).await.unwrap(), "b");
     assert_eq!(refused(&server.info(), "authentication_timeout"), 1);
 }
 

@@ -85,10 +85,10 @@ struct Guarded {
 
 impl Guarded {
     async fn start() -> Self {
-        Self::with(|listen| listen).await
+        Self::start_with(|listen| listen).await
     }
 
-    async fn with(options: impl Fn(Listen) -> Listen) -> Self {
+    async fn start_with(options: impl Fn(Listen) -> Listen) -> Self {
         let authority = Authority::new("authority");
         let issued = authority.issue(&["127.0.0.1"]);
         let identity = Identity::new(Pem::bytes(issued.certificate.clone()), Pem::bytes(issued.key.clone()));
@@ -240,7 +240,7 @@ async fn each_http_request_carries_its_credential() {
 #[tokio::test]
 async fn each_http_2_request_carries_its_credential() {
     // Trusting an HTTP/1.1 connection does not apply to HTTP/2.
-    for guarded in [Guarded::start().await, Guarded::with(Listen::trust_http_connections).await] {
+    for guarded in [Guarded::start().await, Guarded::start_with(Listen::trust_http_connections).await] {
         for order in ORDERS {
             let mut socket = Socket::connect(&guarded.server).await;
             let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
@@ -299,7 +299,7 @@ async fn half_closed_request_is_answered_after_its_credential_was_checked() {
             }
         })
     };
-    let guarded = Guarded::with(slowly).await;
+    let guarded = Guarded::start_with(slowly).await;
     for (brings, want) in [(Right, 200), (Wrong, 401)] {
         let mut socket = Socket::connect(&guarded.server).await;
         let credential = brings.credential().unwrap();

@@ -281,7 +281,7 @@ async fn hooks_see_heartbeats_and_pushes() {
     heartbeat[2] |= 0x40;
     socket.send(&heartbeat).await;
     until(|| log.lines().contains(&"heartbeat rpcx".to_owned())).await;
-    let mut wire = Wire::over(socket, Protocol::Rpcx);
+    let mut wire = Wire::new(socket, Protocol::Rpcx);
     wire.send(1, &json_call("S", "Push", "\"x\"")).await;
     wire.reply().await.unwrap();
     until(|| log.lines().contains(&"pushed news".to_owned())).await;

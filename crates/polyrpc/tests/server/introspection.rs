@@ -38,7 +38,7 @@ async fn health() -> (Health, HealthClient, ServerHandle) {
     (health, HealthClient::new(client(Protocol::Grpc, &server)), server)
 }
 
-fn of(service: &str) -> HealthCheckRequest {
+fn health_request(service: &str) -> HealthCheckRequest {
     HealthCheckRequest { service: service.into(), ..HealthCheckRequest::default() }
 }
 
@@ -49,7 +49,8 @@ async fn next(watch: &mut Streaming<HealthCheckResponse>) -> Option<ReceivedStat
 #[tokio::test]
 async fn services_are_serving_until_set_otherwise() {
     let (health, client, _server) = health().await;
-    let check = async |service: &str| soon(client.check(of(service))).await.map(|r| r.status.as_known());
+    let check =
+        async |service: &str| soon(client.check(health_request(service))).await.map(|r| r.status.as_known());
     for known in ["", "Probe", "grpc.health.v1.Health"] {
         assert_eq!(check(known).await.unwrap(), Some(SERVING), "{known}");
     }
@@ -133,8 +134,8 @@ async fn health_list_contains_every_service() {
 #[tokio::test]
 async fn health_watch_yields_the_status_and_every_change() {
     let (health, client, _server) = health().await;
-    let mut known = soon(client.watch(of("Probe"))).await.unwrap();
-    let mut unknown = soon(client.watch(of("later"))).await.unwrap();
+    let mut known = soon(client.watch(health_request("Probe"))).await.unwrap();
+    let mut unknown = soon(client.watch(health_request("later"))).await.unwrap();
     assert_eq!(next(&mut known).await, Some(SERVING));
     assert_eq!(next(&mut unknown).await, Some(SERVICE_UNKNOWN));
 
@@ -153,7 +154,7 @@ async fn health_watches_see_the_shutdown_without_delaying_it() {
     let (health, client, server) = health().await;
     let mut watches = Vec::new();
     for service in ["", "Probe", "nope"] {
-        let mut watch = soon(client.watch(of(service))).await.unwrap();
+        let mut watch = soon(client.watch(health_request(service))).await.unwrap();
         next(&mut watch).await;
         watches.push((service, watch));
     }
@@ -175,7 +176,7 @@ async fn health_works_over_every_protocol_and_user_services_keep_short_names() {
     let server = serve(Server::new().health(&Health::new()).service(mine).reflection()).await;
 
     let standard = HealthClient::new(client(Protocol::BaiduStd, &server));
-    let answer = again(|| standard.check(of("my.Health"))).await;
+    let answer = again(|| standard.check(health_request("my.Health"))).await;
     assert_eq!(answer.status.as_known(), Some(SERVING));
     let options = polyrpc::client::CallOptions::default();
     let raw = polyrpc::codec::Body::new(polyrpc::Format::Raw, "");
@@ -194,7 +195,7 @@ async fn services_with_descriptors_are_listed_in_any_order_of_addition() {
         .service(ProbeServer::new(Prober::default()))
         .health(&Health::new());
     let server = serve(server).await;
-    let listed = ReflectionStream::of(&server).await.ask(MessageRequest::ListServices(String::new())).await;
+    let listed = ReflectionStream::open(&server).await.ask(MessageRequest::ListServices(String::new())).await;
     let Some(MessageResponse::ListServicesResponse(list)) = listed.message_response else {
         panic!("{listed:?}")
     };
@@ -234,7 +235,7 @@ async fn every_symbol_is_found_in_its_file() {
     ];
     for (symbol, file) in cases {
         let asked = MessageRequest::FileContainingSymbol(symbol.into());
-        let files = ReflectionStream::of(&server).await.files(asked).await;
+        let files = ReflectionStream::open(&server).await.files(asked).await;
         assert_eq!(name(files.first().expect(symbol)), file, "{symbol}");
     }
 }
@@ -242,7 +243,7 @@ async fn every_symbol_is_found_in_its_file() {
 #[tokio::test]
 async fn files_are_sent_unchanged_with_imports_once_per_stream() {
     let server = serve(Server::new().service(shop()).reflection()).await;
-    let mut asking = ReflectionStream::of(&server).await;
+    let mut asking = ReflectionStream::open(&server).await;
     let by_name = |name: &str| MessageRequest::FileByFilename(name.into());
     let files = asking.files(by_name("shop/weight.proto")).await;
     assert_eq!(names(&files), ["shop/weight.proto", "shop/item.proto"]);
@@ -251,7 +252,7 @@ async fn files_are_sent_unchanged_with_imports_once_per_stream() {
     let files = asking.files(by_name("shop/item.proto")).await;
     assert_eq!(names(&files), ["shop/item.proto"], "a requested file is sent again");
 
-    let all = ReflectionStream::of(&server).await.files(by_name("shop/shop.proto")).await;
+    let all = ReflectionStream::open(&server).await.files(by_name("shop/shop.proto")).await;
     assert_eq!(all.len(), 4);
     let set = descriptors();
     for file in all {
@@ -262,16 +263,16 @@ async fn files_are_sent_unchanged_with_imports_once_per_stream() {
 #[tokio::test]
 async fn extensions_are_found_by_number_and_listed() {
     let server = serve(Server::new().service(shop()).reflection()).await;
-    let mut asking = ReflectionStream::of(&server).await;
-    let of = |number| {
+    let mut asking = ReflectionStream::open(&server).await;
+    let extension = |number| {
         let containing_type = "shop.Item".into();
         ExtensionRequest { containing_type, extension_number: number, ..ExtensionRequest::default() }
     };
     for number in [100, 150] {
-        let files = asking.files(of(number).into()).await;
+        let files = asking.files(extension(number).into()).await;
         assert_eq!(name(&files[0]), "shop/weight.proto");
     }
-    assert_eq!(asking.error(of(101).into()).await, 5);
+    assert_eq!(asking.error(extension(101).into()).await, 5);
 
     for (message, want) in [("shop.Item", &[100, 150][..]), ("shop.Order", &[])] {
         let answer = asking.ask(MessageRequest::AllExtensionNumbersOfType(message.into())).await;
@@ -286,7 +287,7 @@ async fn extensions_are_found_by_number_and_listed() {
 #[tokio::test]
 async fn unanswerable_reflection_request_keeps_the_stream_and_an_empty_one_ends_it() {
     let server = serve(Server::new().service(shop()).reflection()).await;
-    let mut asking = ReflectionStream::of(&server).await;
+    let mut asking = ReflectionStream::open(&server).await;
     assert_eq!(asking.error(MessageRequest::FileByFilename("nope.proto".into())).await, 5);
     for symbol in ["", "shop", "shop.Nope", "shop.Colour.RED", ".shop.Shop"] {
         assert_eq!(asking.error(MessageRequest::FileContainingSymbol(symbol.into())).await, 5, "{symbol}");
@@ -337,7 +338,7 @@ struct ReflectionStream {
 }
 
 impl ReflectionStream {
-    async fn of(server: &ServerHandle) -> Self {
+    async fn open(server: &ServerHandle) -> Self {
         let (sender, requests) = Streaming::channel(1);
         let client = ServerReflectionClient::new(client(Protocol::Grpc, server));
         Self { sender, answers: None, requests: Some(requests), client }
@@ -518,14 +519,14 @@ fn questions(server: &ServerHandle) -> Vec<(String, Asked)> {
     for protocol in [Protocol::Grpc, Protocol::BaiduStd, Protocol::Rpcx, Protocol::Http] {
         let health = HealthClient::new(client(protocol, server));
         let asked = async move {
-            let answer = again(|| health.check(of(""))).await;
+            let answer = again(|| health.check(health_request(""))).await;
             assert_eq!(answer.status.as_known(), Some(SERVING));
         };
         questions.push((format!("Health/Check by {protocol:?}"), Box::pin(asked)));
     }
     let health = HealthClient::new(client(Protocol::Grpc, server));
     let watched = async move {
-        let mut watch = soon(health.watch(of(""))).await.unwrap();
+        let mut watch = soon(health.watch(health_request(""))).await.unwrap();
         assert_eq!(next(&mut watch).await, Some(SERVING));
     };
     questions.push(("Health/Watch".into(), Box::pin(watched)));
@@ -583,7 +584,7 @@ async fn standard_services_bypass_hooks_metrics_logs_mirrors_and_limits() {
         asked.await;
         assert_eq!(witnesses.calls_seen(&mirror), before, "{question}");
     }
-    let mut asking = ReflectionStream::of(&server).await;
+    let mut asking = ReflectionStream::open(&server).await;
     let answer = asking.ask(MessageRequest::ListServices(String::new())).await;
     assert!(matches!(answer.message_response, Some(MessageResponse::ListServicesResponse(_))));
     drop(asking);

@@ -39,10 +39,10 @@ struct Place {
 
 impl Place {
     async fn new() -> Self {
-        Self::with(Prober::default().server(), |tls| tls).await
+        Self::start(Prober::default().server(), |tls| tls).await
     }
 
-    async fn with(server: Server, adorn: impl FnOnce(tls::Builder) -> tls::Builder) -> Self {
+    async fn start(server: Server, adorn: impl FnOnce(tls::Builder) -> tls::Builder) -> Self {
         let authority = Authority::new("authority");
         let tls = tls::Server::builder(identity(&authority.issue(&["127.0.0.1", "localhost"])));
         let tls = adorn(tls).build().unwrap();
@@ -138,7 +138,7 @@ fn blocking_client_calls_over_tls() {
 
 #[tokio::test]
 async fn listener_can_reject_plaintext() {
-    let place = Place::with(Prober::default().server(), tls::Builder::required).await;
+    let place = Place::start(Prober::default().server(), tls::Builder::required).await;
     for protocol in PROTOCOLS {
         assert_eq!(soon(place.probe(protocol).echo("a".into())).await.unwrap(), "a", "{protocol:?}");
         let clear = ProbeClient::new(common::client(protocol, &place.server));
@@ -148,7 +148,7 @@ async fn listener_can_reject_plaintext() {
 
 #[tokio::test]
 async fn plaintext_to_a_tls_port_is_reported_as_such() {
-    let place = Place::with(Prober::default().server(), tls::Builder::required).await;
+    let place = Place::start(Prober::default().server(), tls::Builder::required).await;
     let address = place.server.address().to_string();
     for scheme in
         ["baidu-std", "rpcx", "fb-rpc", "grpc", "http", "http?dialect=json-rpc", "rest-rpc", "net-rpc"]
@@ -230,7 +230,7 @@ fn teller() -> Server {
 #[tokio::test]
 async fn client_certificates_can_be_required() {
     let people = Authority::new("people");
-    let place = Place::with(teller(), |tls| tls.client_ca(Pem::bytes(people.pem()))).await;
+    let place = Place::start(teller(), |tls| tls.client_ca(Pem::bytes(people.pem()))).await;
     for protocol in PROTOCOLS {
         let known = place.trust().identity(identity(&people.issue(&["ann.example", "spiffe://a/b"])));
         let known = Client::builder(&place.url(protocol)).tls(known).build().unwrap();
@@ -249,7 +249,7 @@ async fn client_certificates_can_be_required() {
 #[tokio::test]
 async fn client_certificates_can_be_optional() {
     let people = Authority::new("people");
-    let place = Place::with(teller(), |tls| tls.optional_client_ca(Pem::bytes(people.pem()))).await;
+    let place = Place::start(teller(), |tls| tls.optional_client_ca(Pem::bytes(people.pem()))).await;
     let url = place.url(Protocol::Rpcx);
     let nobody = Client::builder(&url).tls(place.trust()).build().unwrap();
     assert_eq!(soon(TellerClient::new(nobody).who()).await.unwrap(), "TLS 1.3 0 ");
@@ -509,7 +509,7 @@ async fn garbage_after_the_client_hello_is_answered_with_an_alert() {
 #[tokio::test]
 async fn stalled_or_endless_handshake_times_out() {
     let limits = Limits { header_timeout: Duration::from_millis(300), ..Limits::default() };
-    let place = Place::with(Prober::default().server().limits(limits), |tls| tls).await;
+    let place = Place::start(Prober::default().server().limits(limits), |tls| tls).await;
     let hello = raw::client_hello();
     for part in [1, 2, 5, hello.len() / 2, hello.len()] {
         let mut socket = Socket::connect(&place.server).await;
@@ -531,7 +531,7 @@ async fn stalled_or_endless_handshake_times_out() {
 #[tokio::test]
 async fn header_timeout_does_not_apply_after_the_handshake() {
     let limits = Limits { header_timeout: Duration::from_millis(300), ..Limits::default() };
-    let place = Place::with(Prober::default().server().limits(limits), |tls| tls).await;
+    let place = Place::start(Prober::default().server().limits(limits), |tls| tls).await;
     let (address, ca) = (place.server.address().to_string(), place.authority.pem());
     let shaken = tokio::task::spawn_blocking(move || {
         let mut stream = raw::connect(&address, &ca, &[]);
@@ -645,7 +645,7 @@ async fn x509_v1_client_certificate_is_accepted() {
 #[tokio::test]
 async fn plaintext_data_streams_are_not_granted_on_a_tls_only_port() {
     let streams = || polyrpc::transfer::Streams::new(|_, _| async { Ok(()) });
-    let place = Place::with(Server::new().streams(streams()), tls::Builder::required).await;
+    let place = Place::start(Server::new().streams(streams()), tls::Builder::required).await;
     let client = place.client(Protocol::Rpcx);
     let error = soon(client.byte_stream(&Default::default())).await.unwrap_err();
     assert!(error.message().contains("no listener for data connections"), "{error}");
@@ -706,7 +706,7 @@ async fn truncated_reply_is_not_accepted() {
 #[tokio::test]
 async fn shutdown_finishes_pending_replies_over_tls() {
     let prober = Prober::default();
-    let place = Place::with(prober.server(), |tls| tls).await;
+    let place = Place::start(prober.server(), |tls| tls).await;
     let probe = place.probe(Protocol::Grpc);
     let waiting = tokio::spawn(async move { probe.wait("owed".into()).await });
     prober.gate.came(1).await;
@@ -735,7 +735,7 @@ fn tls_connections_are_distributed_to_cores() {
 async fn failed_tls_handshakes_are_counted_by_cause() {
     let clients = Authority::new("clients");
     let place =
-        Place::with(Prober::default().server(), |tls| tls.client_ca(Pem::bytes(clients.pem())).required())
+        Place::start(Prober::default().server(), |tls| tls.client_ca(Pem::bytes(clients.pem())).required())
             .await;
     let refused = |cause: &str| {
         let refusals = place.server.info().rejections;

@@ -106,7 +106,7 @@ impl Pending {
     }
 
     /// A call that its handler completes. See [`Recorder::begin`].
-    pub(super) fn of_request(
+    pub(super) fn from_request(
         recorder: &Recorder,
         sampled: bool,
         call: &RawRequest,

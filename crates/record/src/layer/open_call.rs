@@ -35,7 +35,7 @@ impl Recorder {
     ) -> Option<OpenCall> {
         let sampled = self.0.sampler.selects();
         let is_watched = sampled || self.0.failures || self.0.slow.is_some();
-        let open = || Pending::of_request(self, sampled, call, names, shape, request);
+        let open = || Pending::from_request(self, sampled, call, names, shape, request);
         is_watched.then(|| OpenCall(Arc::new(Mutex::new(Some(open())))))
     }
 }

@@ -622,7 +622,7 @@ fn msgpack() -> Seeds {
 fn struct_pack() -> Seeds {
     type Value =
         (i32, Option<Vec<String>>, BTreeMap<u8, f64>, Result<[u16; 2], (char, bool)>, U16String, VarI64);
-    let plan = Plan::of::<Value>().expect("a type");
+    let plan = Plan::for_type::<Value>().expect("a type");
     let full = |text: &str| -> Value {
         let (list, map) = (vec![text.to_owned(), "b".to_owned()], BTreeMap::from([(1, 0.5), (2, f64::NAN)]));
         (-1, Some(list), map, Err(('ß', true)), U16String("𝄞".to_owned()), VarI64(-300))

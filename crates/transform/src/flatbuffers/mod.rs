@@ -66,7 +66,7 @@ impl Method {
     /// # Errors
     ///
     /// If the schema has no such method, with a hint.
-    pub fn of(schema: impl Into<Arc<Schema>>, numbered: bool, target: &str) -> Result<Self, Error> {
+    pub fn find(schema: impl Into<Arc<Schema>>, numbered: bool, target: &str) -> Result<Self, Error> {
         let schema = schema.into();
         let (service_name, method_name) = split(target).ok_or_else(|| {
             Error::new(format!("`{target}` is not a method that a .fbs could describe"))

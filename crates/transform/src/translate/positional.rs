@@ -37,8 +37,8 @@ pub(super) fn decode(
     let value = match types {
         [] => Value::Null,
         [sole] if format == Format::RestRpc && cpp::is_text(types) => text(sole, bytes)?,
-        [sole] if direction == Direction::Response => by_plan(sole.clone(), bytes)?,
-        types => return by_plan(Type::tuple(types.to_vec()), bytes),
+        [sole] if direction == Direction::Response => value_by_plan(sole.clone(), bytes)?,
+        types => return value_by_plan(Type::tuple(types.to_vec()), bytes),
     };
     Ok(match direction {
         Direction::Request if !value.is_null() => Value::Array(vec![value]),
@@ -46,7 +46,7 @@ pub(super) fn decode(
     })
 }
 
-fn by_plan(ty: Type, bytes: &[u8]) -> Result<Value, Error> {
+fn value_by_plan(ty: Type, bytes: &[u8]) -> Result<Value, Error> {
     let plan = Plan::new(ty).map_err(|error| invalid(&error))?;
     plan.decode_json(bytes).map_err(|error| invalid(&error))
 }

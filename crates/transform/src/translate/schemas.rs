@@ -94,7 +94,7 @@ impl Schemas {
     /// declaration under the server's name provides.
     pub fn renamed(&self, callers: &str, servers: &str, numbered: bool) -> MethodSchema {
         let flatbuffers = |name: &str| {
-            self.fbs.iter().find_map(|schema| flatbuffers::Method::of(schema.clone(), numbered, name).ok())
+            self.fbs.iter().find_map(|schema| flatbuffers::Method::find(schema.clone(), numbered, name).ok())
         };
         let proto = |name: &str| self.protos.iter().find_map(|source| source.types(name).ok());
         MethodSchema {

@@ -24,7 +24,7 @@ impl Kind {
         }
     }
 
-    fn of(magic: &[u8]) -> Option<Self> {
+    fn from_magic(magic: &[u8]) -> Option<Self> {
         [Self::Rpc, Self::Stream].into_iter().find(|kind| kind.magic() == magic)
     }
 }
@@ -137,7 +137,7 @@ impl Header {
     fn read(bytes: &[u8; HEADER]) -> Option<Self> {
         let [magic @ .., b0, b1, b2, b3, m0, m1, m2, m3] = bytes;
         Some(Self {
-            kind: Kind::of(magic)?,
+            kind: Kind::from_magic(magic)?,
             body: u32::from_be_bytes([*b0, *b1, *b2, *b3]) as usize,
             meta: u32::from_be_bytes([*m0, *m1, *m2, *m3]) as usize,
         })

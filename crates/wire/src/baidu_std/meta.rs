@@ -32,7 +32,7 @@ impl<'a> Meta<'a> {
 
     fn merge(&mut self, bytes: &'a [u8]) -> Result<(), MalformedMeta> {
         let mut chunk_info = None::<ChunkInfo>;
-        let mut fields = Fields::of(bytes);
+        let mut fields = Fields::new(bytes);
         while let Some(field) = fields.next()? {
             match field {
                 (1, Value::Bytes(bytes)) => self.request.get_or_insert_default().merge(bytes)?,
@@ -62,7 +62,7 @@ impl<'a> Meta<'a> {
 
     fn add_user_field(&mut self, entry: &'a [u8]) -> Result<(), MalformedMeta> {
         let (mut key, mut value) = (&b""[..], &b""[..]);
-        let mut fields = Fields::of(entry);
+        let mut fields = Fields::new(entry);
         while let Some(field) = fields.next()? {
             match field {
                 (1, Value::Bytes(bytes)) => key = bytes,
@@ -128,7 +128,7 @@ pub(super) struct Request<'a> {
 
 impl<'a> Request<'a> {
     fn merge(&mut self, bytes: &'a [u8]) -> Result<(), MalformedMeta> {
-        let mut fields = Fields::of(bytes);
+        let mut fields = Fields::new(bytes);
         while let Some(field) = fields.next()? {
             match field {
                 (1, Value::Bytes(bytes)) => self.service_name = Some(bytes),
@@ -179,7 +179,7 @@ pub(super) struct Response<'a> {
 
 impl<'a> Response<'a> {
     fn merge(&mut self, bytes: &'a [u8]) -> Result<(), MalformedMeta> {
-        let mut fields = Fields::of(bytes);
+        let mut fields = Fields::new(bytes);
         while let Some(field) = fields.next()? {
             match field {
                 (1, Value::Varint(value)) => self.error_code = int32(value),
@@ -215,7 +215,7 @@ pub(super) struct StreamSettings {
 
 impl StreamSettings {
     fn merge(&mut self, bytes: &[u8]) -> Result<(), MalformedMeta> {
-        let mut fields = Fields::of(bytes);
+        let mut fields = Fields::new(bytes);
         while let Some(field) = fields.next()? {
             match field {
                 (1, Value::Varint(value)) => self.stream_id = Some(value.cast_signed()),
@@ -231,7 +231,7 @@ impl StreamSettings {
 
     /// A protobuf parser must accept packed and unpacked repeated numbers, whatever the schema declares.
     fn add_packed(&mut self, packed: &[u8]) -> Result<(), MalformedMeta> {
-        let mut values = Fields::of(packed);
+        let mut values = Fields::new(packed);
         while !values.rest.is_empty() {
             let value = values.varint()?;
             self.add_extra(value)?;
@@ -282,7 +282,7 @@ struct ChunkInfo {
 
 impl ChunkInfo {
     fn merge(&mut self, bytes: &[u8]) -> Result<(), MalformedMeta> {
-        let mut fields = Fields::of(bytes);
+        let mut fields = Fields::new(bytes);
         while let Some(field) = fields.next()? {
             match field {
                 (1, Value::Varint(_)) => self.stream_id = true,
@@ -330,7 +330,7 @@ impl FrameType {
 impl StreamMeta {
     pub(super) fn read(bytes: &[u8]) -> Result<Self, MalformedMeta> {
         let (mut meta, mut stream_id) = (Self::default(), None);
-        let mut fields = Fields::of(bytes);
+        let mut fields = Fields::new(bytes);
         while let Some(field) = fields.next()? {
             match field {
                 (1, Value::Varint(value)) => stream_id = Some(value.cast_signed()),
@@ -349,7 +349,7 @@ impl StreamMeta {
     }
 
     fn merge_feedback(&mut self, feedback: &[u8]) -> Result<(), MalformedMeta> {
-        let mut fields = Fields::of(feedback);
+        let mut fields = Fields::new(feedback);
         while let Some(field) = fields.next()? {
             if let (1, Value::Varint(value)) = field {
                 self.consumed_size = Some(value.cast_signed());
@@ -386,7 +386,7 @@ enum Value<'a> {
 }
 
 impl<'a> Fields<'a> {
-    fn of(bytes: &'a [u8]) -> Self {
+    fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 

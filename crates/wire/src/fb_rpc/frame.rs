@@ -25,7 +25,7 @@ impl Magic {
         }
     }
 
-    fn of(magic: &[u8]) -> Option<Self> {
+    fn from_bytes(magic: &[u8]) -> Option<Self> {
         [Self::Frpc, Self::Brpc].into_iter().find(|known| known.letters() == magic)
     }
 }
@@ -60,7 +60,7 @@ pub(super) fn take_frame(
     only: Option<Magic>,
 ) -> Result<NextFrame, Violation> {
     if let (Some(magic), Some(only)) = (inbox.first_chunk::<4>(), only)
-        && Magic::of(magic).is_some_and(|magic| magic != only)
+        && Magic::from_bytes(magic).is_some_and(|magic| magic != only)
     {
         return Err(wrong_magic());
     }
@@ -153,7 +153,7 @@ impl Header {
     fn read(bytes: &[u8; HEADER]) -> Option<Self> {
         let [magic @ .., b0, b1, b2, b3, m0, m1, m2, m3] = bytes;
         Some(Self {
-            magic: Magic::of(magic)?,
+            magic: Magic::from_bytes(magic)?,
             body: u32::from_be_bytes([*b0, *b1, *b2, *b3]) as usize,
             meta: u32::from_be_bytes([*m0, *m1, *m2, *m3]) as usize,
         })
@@ -258,7 +258,7 @@ impl Sizes {
 
     /// Returns the sizes; `None` if a frame with a `meta` of this length cannot hold both: the bytes after its header
     /// are limited to `limit`, and to less than 2 GiB.
-    pub(super) fn of(message: &Bytes, attachment: &Bytes, meta: usize, limit: usize) -> Option<Self> {
+    pub(super) fn new(message: &Bytes, attachment: &Bytes, meta: usize, limit: usize) -> Option<Self> {
         let body = message.len().checked_add(attachment.len())?.checked_add(meta)?;
         i32::try_from(body).ok().filter(|_| body <= limit)?;
         Some(Self { message: message.len() as i32, attachment: attachment.len() as i32 })

@@ -236,7 +236,7 @@ fn decode_failure(status: Status) -> Status {
 
 impl Ticket {
     fn succeed(self, message: Bytes, attachment: Bytes, limit: usize, out: &mut Outbox) {
-        let sizes = Sizes::of(&message, &attachment, frame::RESPONSE, limit);
+        let sizes = Sizes::new(&message, &attachment, frame::RESPONSE, limit);
         // A peer treats a response without a message as no response.
         let Some(sizes) = sizes.filter(|sizes| sizes.message > 0) else {
             return self.fail(ERESPONSE, out);
@@ -382,7 +382,7 @@ impl session::Client for Client {
         let ClientConfig { magic, hash, .. } = self.config;
         let service = service_number(call.service, hash)?;
         let method = method_number(call.method, magic == Magic::Brpc || hash == ServiceHash::TwoDots)?;
-        let sizes = Sizes::of(&call.body, &call.attachment, frame::REQUEST, self.config.limits.message)
+        let sizes = Sizes::new(&call.body, &call.attachment, frame::REQUEST, self.config.limits.message)
             .ok_or_else(overlong)?;
         Request { service, method, sizes, correlation_id: id.0 }.write(magic, out);
         out.body(call.body);

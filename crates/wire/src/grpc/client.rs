@@ -413,7 +413,7 @@ impl Client {
                 let call = self.calls.get_mut(&stream)?;
                 // A reset with NO_ERROR follows a complete response.
                 if code != ErrorCode::NO_ERROR || call.end.is_none() {
-                    let status = if by_peer { status::of_reset(code.0) } else { connection_broken() };
+                    let status = if by_peer { status::from_reset(code.0) } else { connection_broken() };
                     call.end = Some(ResponseEnd::failed(status));
                 }
                 self.found.push_back(stream);

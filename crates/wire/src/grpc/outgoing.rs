@@ -141,7 +141,7 @@ impl Outgoing {
             }
             _ if is_over && end => Ok(()),
             (200, None) => Err(not_grpc()),
-            (http, _) => Err(status::of_http(http)),
+            (http, _) => Err(status::from_http(http)),
         }
     }
 

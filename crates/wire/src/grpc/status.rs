@@ -63,7 +63,7 @@ pub(super) fn read(number: &[u8], message: Option<&[u8]>, details: Bytes) -> Res
 
 /// Maps an HTTP status of a response without `grpc-status`.
 #[cold]
-pub(super) fn of_http(status: u16) -> Status {
+pub(super) fn from_http(status: u16) -> Status {
     let code = match status {
         400 => Code::Internal,
         401 => Code::Unauthenticated,
@@ -77,7 +77,7 @@ pub(super) fn of_http(status: u16) -> Status {
 
 /// Maps the error code of a reset by the peer.
 #[cold]
-pub(super) fn of_reset(code: u32) -> Status {
+pub(super) fn from_reset(code: u32) -> Status {
     let status = match code {
         // REFUSED_STREAM: the peer has not processed the stream.
         7 => Status::unavailable("the server refused the stream")

@@ -63,7 +63,7 @@ pub(crate) fn name(format: Format) -> &'static [u8] {
 }
 
 /// Returns kind and format of a content type, ignoring its parameters; `None` if it is not one of Connect.
-pub(crate) fn of_content_type(content_type: &[u8]) -> Option<(Kind, Format)> {
+pub(crate) fn from_content_type(content_type: &[u8]) -> Option<(Kind, Format)> {
     let essence = content_type.split(|byte| *byte == b';').next()?.trim_ascii().to_ascii_lowercase();
     let name = essence.strip_prefix(b"application/")?;
     match name.strip_prefix(b"connect+") {
@@ -73,7 +73,7 @@ pub(crate) fn of_content_type(content_type: &[u8]) -> Option<(Kind, Format)> {
 }
 
 /// Returns the text framing that the client accepts for the messages of a response, by its `Accept` field.
-pub(crate) fn of_accept(accept: &[u8]) -> Option<Kind> {
+pub(crate) fn from_accept(accept: &[u8]) -> Option<Kind> {
     accept.split(|byte| *byte == b',').find_map(|element| {
         let essence = element.split(|byte| *byte == b';').next()?.trim_ascii();
         match () {

@@ -172,12 +172,12 @@ pub struct Upgrade {
 #[cold]
 pub(super) fn connect_of_h2(list: &h2::hpack::Fields, config: &ServerConfig) -> Option<grpc::Request> {
     let call = connect::read(list.iter())?;
-    let request = of_h2(list, usize::MAX).ok()?;
+    let request = from_h2(list, usize::MAX).ok()?;
     connect::is_allowed(config, &request, &call).then_some(call)
 }
 
 /// Parses the head of an HTTP/2 request; the message may have `limit` bytes.
-pub(super) fn of_h2(list: &h2::hpack::Fields, limit: usize) -> Result<Request, Refusal> {
+pub(super) fn from_h2(list: &h2::hpack::Fields, limit: usize) -> Result<Request, Refusal> {
     if has_too_many(list, frame::MAX_FIELDS) {
         return Err(Refusal::long_head());
     }
@@ -354,7 +354,7 @@ impl Fields {
                 field::push_metadata(&mut self.metadata, lower, value);
             }
             "accept" => {
-                self.may_be_connect |= value.len() >= kind::SHORTEST && kind::of_accept(&value).is_some();
+                self.may_be_connect |= value.len() >= kind::SHORTEST && kind::from_accept(&value).is_some();
                 field::push_metadata(&mut self.metadata, lower, value);
             }
             "x-jsonrpc-2.0" => self.json_rpc = value.eq_ignore_ascii_case(b"true"),

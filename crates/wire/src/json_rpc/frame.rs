@@ -62,7 +62,7 @@ pub(crate) fn read(message: &Bytes) -> Incoming {
         Ok(text) => text,
         Err(reason) => return Incoming::Refused(refusal(None, status::PARSE_ERROR, &reason)),
     };
-    let Some(mut entries) = Parts::of(text, b'[') else {
+    let Some(mut entries) = Parts::new(text, b'[') else {
         return match read_request(text, message, ALONE) {
             Ok(request) => Incoming::One(request),
             Err(refusal) => Incoming::Refused(refusal),
@@ -143,7 +143,7 @@ const IN_BATCH: Codes = Codes { unfit: status::INVALID_REQUEST, nameless: status
 /// Parses one request in `message`, or returns the error response. Like rpcx, it ignores the version.
 fn read_request(text: &[u8], message: &Bytes, codes: Codes) -> Result<Request, Vec<u8>> {
     let unfit = |id, reason| Err(refusal(id, codes.unfit, reason));
-    let Some(mut members) = Parts::of(text, b'{') else {
+    let Some(mut members) = Parts::new(text, b'{') else {
         return unfit(None, "a request is an object");
     };
     let (mut name, mut params, mut id) = (None, None, None);
@@ -229,7 +229,7 @@ pub(crate) fn write_request(text: &mut Vec<u8>, service: &str, method: &str, par
 ///
 /// Why the message is not such a response.
 pub(crate) fn read_response(message: &Bytes, id: u64) -> Result<Result<Bytes, Status>, String> {
-    let mut members = Parts::of(check(message)?, b'{').ok_or("the response is not an object")?;
+    let mut members = Parts::new(check(message)?, b'{').ok_or("the response is not an object")?;
     let (mut result, mut error, mut answers) = (None, None, None);
     while let Some((key, value)) = members.next_member() {
         match &*key {
@@ -255,7 +255,7 @@ pub(crate) fn read_response(message: &Bytes, id: u64) -> Result<Result<Bytes, St
 }
 
 fn read_error(text: &[u8]) -> Result<Status, String> {
-    let mut members = Parts::of(text, b'{').ok_or("the error is not an object")?;
+    let mut members = Parts::new(text, b'{').ok_or("the error is not an object")?;
     let (mut code, mut message, mut number) = (None, Cow::Borrowed(""), None);
     while let Some((key, value)) = members.next_member() {
         match &*key {

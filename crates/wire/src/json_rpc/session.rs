@@ -16,7 +16,7 @@ pub(crate) struct PendingResponse {
 
 impl PendingResponse {
     /// Creates the pending response to `request`; `None` if it is a notification.
-    pub(crate) fn to(request: &frame::Request) -> Option<Self> {
+    pub(crate) fn new(request: &frame::Request) -> Option<Self> {
         let (dotted, bare) = (request.is_dotted(), request.params.is_empty());
         request.id.clone().map(|id| Self { id, dotted, bare })
     }

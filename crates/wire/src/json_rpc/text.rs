@@ -9,7 +9,7 @@ pub(crate) struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     /// Returns the parts of `text` if it starts with `open`.
-    pub(crate) fn of(text: &'a [u8], open: u8) -> Option<Self> {
+    pub(crate) fn new(text: &'a [u8], open: u8) -> Option<Self> {
         // In ASCII, `]` and `}` are two after the bracket they close.
         let rest = text.strip_prefix(&[open])?.strip_suffix(&[open + 2])?;
         Some(Self { rest })

@@ -327,7 +327,7 @@ impl session::client::Streaming for Client {
 
 fn reply_of(answer: &Bytes) -> Result<Reply, Violation> {
     let answer = body::answer(answer).ok_or_else(|| Violation::new("an empty response"))?;
-    Ok(Reply::new(answer.map_err(status::of_text), head(Format::MessagePackArray)))
+    Ok(Reply::new(answer.map_err(status::from_text), head(Format::MessagePackArray)))
 }
 
 /// Splits a body into a code and the rest.
@@ -335,7 +335,7 @@ fn coded(body: &Bytes) -> Result<Result<Bytes, Status>, Violation> {
     match body.first() {
         None => Err(Violation::new("a response without a code")),
         Some(0) => Ok(Ok(body.slice(1..))),
-        Some(&code) => Ok(Err(status::of_code(code, &String::from_utf8_lossy(&body.slice(1..))))),
+        Some(&code) => Ok(Err(status::from_code(code, &String::from_utf8_lossy(&body.slice(1..))))),
     }
 }
 

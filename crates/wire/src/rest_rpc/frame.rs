@@ -127,7 +127,7 @@ impl Version {
             Self::V0_21(order) => {
                 // After the magic byte: a version and a serialization type, both unused.
                 head.advance(3);
-                let kind = Kind::of(head.get_u8());
+                let kind = Kind::from_number(head.get_u8());
                 let (function, id, length) = match order {
                     ByteOrder::Little => (head.get_u32_le(), head.get_u64_le(), head.get_u64_le()),
                     ByteOrder::Big => (head.get_u32(), head.get_u64(), head.get_u64()),
@@ -186,10 +186,10 @@ impl Version {
 impl Kind {
     /// A message without body is a heartbeat: the peer ignores its type (rest_rpc `connection.h`, `read_head`).
     fn until_v0_20(number: u8, length: usize) -> Self {
-        if length == 0 { Self::Heartbeat } else { Self::of(number) }
+        if length == 0 { Self::Heartbeat } else { Self::from_number(number) }
     }
 
-    fn of(number: u8) -> Self {
+    fn from_number(number: u8) -> Self {
         match number {
             0 => Self::Call,
             1 => Self::Topic,

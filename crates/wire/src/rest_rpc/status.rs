@@ -13,7 +13,7 @@ pub(super) fn text(status: &Status) -> &str {
 
 /// Parses a failure from a text, up to v0.20.
 #[cold]
-pub(super) fn of_text(text: String) -> Status {
+pub(super) fn from_text(text: String) -> Status {
     texts::read(text, TEXTS)
 }
 
@@ -30,9 +30,9 @@ pub(super) fn coded(status: &Status) -> (u8, Cow<'_, str>) {
 
 /// Parses a failure from a code and a text, since v0.21.
 #[cold]
-pub(super) fn of_code(code: u8, text: &str) -> Status {
+pub(super) fn from_code(code: u8, text: &str) -> Status {
     match (code, text.strip_prefix(EXCEPTION)) {
-        (FUNCTION_EXCEPTION, Some(text)) => of_text(text.to_owned()),
+        (FUNCTION_EXCEPTION, Some(text)) => from_text(text.to_owned()),
         _ => {
             let known = CODES.iter().find(|(number, _)| *number == code);
             let code = known.map_or(Code::Unknown, |(_, code)| *code);
@@ -149,9 +149,9 @@ mod tests {
             Status::resource_exhausted("request reached rate limit"),
             Status::unknown("boom"),
         ] {
-            assert_eq!(of_text(text(&status).to_owned()), status);
+            assert_eq!(from_text(text(&status).to_owned()), status);
             let (code, text) = coded(&status);
-            assert_eq!(of_code(code, &text), status);
+            assert_eq!(from_code(code, &text), status);
         }
     }
 
@@ -172,9 +172,9 @@ mod tests {
     #[test]
     fn every_code_is_parsed_back() {
         for (code, want) in CODES {
-            assert_eq!(of_code(*code, "why").code(), *want, "{code}");
+            assert_eq!(from_code(*code, "why").code(), *want, "{code}");
         }
-        assert_eq!(of_code(200, "why"), Status::unknown("why"));
+        assert_eq!(from_code(200, "why"), Status::unknown("why"));
     }
 
     #[test]

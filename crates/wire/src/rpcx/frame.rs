@@ -349,7 +349,7 @@ impl Flags {
 
     /// Returns the flags of a successful, uncompressed response (rpcx `Message.Clone`).
     #[must_use]
-    pub(super) fn of_answer(self) -> Self {
+    pub(super) fn for_response(self) -> Self {
         Self(self.0 & !(Self::COMPRESSION | Self::STATUS)).with(Self::RESPONSE)
     }
 

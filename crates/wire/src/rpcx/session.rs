@@ -69,7 +69,7 @@ impl Server {
         }
         if self.draining {
             let refusal = Reply::failure(status::shutting_down());
-            Ticket::of(frame).answer(refusal, &self.config.compressors, out);
+            Ticket::new(frame).answer(refusal, &self.config.compressors, out);
         }
         Ok(self.draining)
     }
@@ -129,7 +129,7 @@ impl session::Server for Server {
             }
         };
         let frame = self.frame.insert(frame);
-        Ok(Some(ServerEvent::Call(call_of(frame)?, Ticket::of(frame))))
+        Ok(Some(ServerEvent::Call(call_of(frame)?, Ticket::new(frame))))
     }
 
     fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
@@ -202,7 +202,7 @@ impl session::server::Ticket for Ticket {
 }
 
 impl Ticket {
-    fn of(frame: &Frame) -> Self {
+    fn new(frame: &Frame) -> Self {
         Self { header: frame.header, names: frame.names() }
     }
 
@@ -223,7 +223,8 @@ impl Ticket {
         let header = serialize.map_or(self.header, |serialize| self.header.with_serialize(serialize));
         let number = self.header.flags.compressor();
         let compression = compressors.get(number).unwrap_or_default();
-        let (flags, body) = compress_if_smaller((compression, number), self.header.flags.of_answer(), body);
+        let (flags, body) =
+            compress_if_smaller((compression, number), self.header.flags.for_response(), body);
         let mut frame = Writer::answering(out, header.with_flags(flags), self.names.as_bytes());
         frame.pairs(&head.metadata, |key| key == ERROR);
         if let Err(FrameTooLong) = frame.finish(body) {
@@ -245,7 +246,7 @@ impl Ticket {
         metadata: &Metadata,
         out: &mut Outbox,
     ) -> Result<(), FrameTooLong> {
-        let flags = self.header.flags.of_answer().with(Flags::ERROR);
+        let flags = self.header.flags.for_response().with(Flags::ERROR);
         let mut frame = Writer::answering(out, self.header.with_flags(flags), self.names.as_bytes());
         let method = frame::method_of(self.names.as_bytes()).unwrap_or_default();
         frame.pair(ERROR, shortened(&status::write(status, method)).as_bytes());
@@ -315,7 +316,7 @@ impl Client {
         let is_response = |flags: Flags| flags.has(Flags::RESPONSE) && !flags.has(Flags::HEARTBEAT);
         let Some((header, rest)) = oversized.filter(|(header, _)| is_response(header.flags)) else {
             // No call's response, but a push: what waits may be retried.
-            return Err(violation.of_kind(ViolationKind::Malformed));
+            return Err(violation.with_kind(ViolationKind::Malformed));
         };
         self.discarding.start(rest);
         let failure = response_too_long(frame::HEADER + rest, self.config.limits.message);

@@ -9,7 +9,7 @@ use polyrpc::tls::{self, Identity, Pem};
 use polyrpc::{Client, Compression, Format, Json};
 
 use crate::cancel::{cancel_after, cancel_soon};
-use crate::outcome::{of_streams, of_unary};
+use crate::outcome::{from_streams, from_unary};
 use crate::payload::append;
 use crate::proto::{
     ClientCompatRequest, ClientResponseResult, Codec, Compression as Asked, ConformanceServiceClient,
@@ -28,22 +28,22 @@ pub(crate) async fn run(asked: &ClientCompatRequest) -> Result<ClientResponseRes
         "Unary" => {
             let request = request(asked, &cancel, sole::<UnaryRequest>(asked)?);
             cancel_soon(asked, &cancel);
-            of_unary(client.unary_with(request).await, |response| response.payload.into_option())
+            from_unary(client.unary_with(request).await, |response| response.payload.into_option())
         }
         "IdempotentUnary" => {
             let request = request(asked, &cancel, sole(asked)?);
             cancel_soon(asked, &cancel);
-            of_unary(client.idempotent_unary_with(request).await, |response| response.payload.into_option())
+            from_unary(client.idempotent_unary_with(request).await, |response| response.payload.into_option())
         }
         "Unimplemented" => {
             let request = request(asked, &cancel, sole(asked)?);
-            of_unary(client.unimplemented_with(request).await, |_| None)
+            from_unary(client.unimplemented_with(request).await, |_| None)
         }
         "ServerStream" => {
             let request = request(asked, &cancel, sole::<ServerStreamRequest>(asked)?);
             cancel_soon(asked, &cancel);
             let counted = |received| cancel_after(asked, &cancel, received);
-            of_streams(
+            from_streams(
                 client.server_stream_with(request).await,
                 |response| response.payload.into_option(),
                 counted,
@@ -51,16 +51,16 @@ pub(crate) async fn run(asked: &ClientCompatRequest) -> Result<ClientResponseRes
             .await
         }
         "ClientStream" => {
-            let requests = Requests::of(asked, &cancel, None)?;
+            let requests = Requests::new(asked, &cancel, None)?;
             let unsent = requests.unsent();
             let request = request(asked, &cancel, requests.stream());
             let ended = client.client_stream_with(request).await;
-            let outcome = of_unary(ended, |response| response.payload.into_option());
+            let outcome = from_unary(ended, |response| response.payload.into_option());
             ClientResponseResult { num_unsent_requests: unsent.left(), ..outcome }
         }
         "BidiStream" => {
-            let turns = Turns::of(asked);
-            let requests = Requests::of(asked, &cancel, turns.clone())?;
+            let turns = Turns::from_request(asked);
+            let requests = Requests::new(asked, &cancel, turns.clone())?;
             let unsent = requests.unsent();
             let request = request(asked, &cancel, requests.stream());
             let counted = |received| {
@@ -68,7 +68,7 @@ pub(crate) async fn run(asked: &ClientCompatRequest) -> Result<ClientResponseRes
                 turns.iter().for_each(Turns::pass);
             };
             let ended = client.bidi_stream_with(request).await;
-            let outcome = of_streams(ended, |response| response.payload.into_option(), counted).await;
+            let outcome = from_streams(ended, |response| response.payload.into_option(), counted).await;
             ClientResponseResult { num_unsent_requests: unsent.left(), ..outcome }
         }
         other => return Err(format!("there is no method {other}").into()),

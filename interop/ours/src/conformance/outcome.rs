@@ -8,7 +8,7 @@ use crate::payload::headers;
 use crate::proto::{self, ClientResponseResult, ConformancePayload};
 
 /// Of a call with one answer.
-pub(crate) fn of_unary<T>(
+pub(crate) fn from_unary<T>(
     ended: Result<Response<T>>,
     payload: impl FnOnce(T) -> Option<ConformancePayload>,
 ) -> ClientResponseResult {
@@ -19,19 +19,19 @@ pub(crate) fn of_unary<T>(
             payloads: vec![payload(response.message).unwrap_or_default()],
             ..Default::default()
         },
-        Err(error) => of_failure(&error),
+        Err(error) => from_failure(&error),
     }
 }
 
 /// Of a call with any number of answers, each of which is counted.
-pub(crate) async fn of_streams<T>(
+pub(crate) async fn from_streams<T>(
     begun: Result<Response<Streaming<T>>>,
     payload: impl Fn(T) -> Option<ConformancePayload>,
     counted: impl Fn(usize),
 ) -> ClientResponseResult {
     let response = match begun {
         Ok(response) => response,
-        Err(error) => return of_failure(&error),
+        Err(error) => return from_failure(&error),
     };
     let (mut messages, mut payloads) = (response.message, Vec::new());
     loop {
@@ -48,12 +48,12 @@ pub(crate) async fn of_streams<T>(
                     ..Default::default()
                 };
             }
-            Err(error) => return ClientResponseResult { payloads, ..of_failure(&error) },
+            Err(error) => return ClientResponseResult { payloads, ..from_failure(&error) },
         }
     }
 }
 
-fn of_failure(error: &Error) -> ClientResponseResult {
+fn from_failure(error: &Error) -> ClientResponseResult {
     let details = error.status().typed_details().into_iter().map(|detail| Any {
         type_url: detail.type_url,
         value: detail.value,

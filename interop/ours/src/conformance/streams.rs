@@ -42,7 +42,7 @@ pub(crate) struct Unsent(Arc<AtomicUsize>);
 pub(crate) struct Turns(Arc<Semaphore>);
 
 impl<T: Message + Send + 'static> Requests<T> {
-    pub(crate) fn of(
+    pub(crate) fn new(
         asked: &ClientCompatRequest,
         cancel: &CancelHandle,
         turns: Option<Turns>,
@@ -102,7 +102,7 @@ impl Unsent {
 
 impl Turns {
     /// Those of a call in full duplex.
-    pub(crate) fn of(asked: &ClientCompatRequest) -> Option<Self> {
+    pub(crate) fn from_request(asked: &ClientCompatRequest) -> Option<Self> {
         let full = StreamType::STREAM_TYPE_FULL_DUPLEX_BIDI_STREAM;
         (asked.stream_type.as_known() == Some(full)).then(|| Self(Arc::new(Semaphore::new(1))))
     }

@@ -15,7 +15,7 @@ pub(super) fn write(page: &mut Html, suite: &Suite) {
     items(page, "How this measurement differs", &suite.deviations);
     not_measured(page, suite);
     for table in &suite.tables {
-        of_document(page, suite, table);
+        document_table(page, suite, table);
     }
     page.raw("<div class=figures>");
     for chart in &suite.charts {
@@ -57,7 +57,7 @@ fn not_measured(page: &mut Html, suite: &Suite) {
 }
 
 /// A table of the document: each figure as published and as measured here; then its ratios.
-fn of_document(page: &mut Html, suite: &Suite, table: &Table) {
+fn document_table(page: &mut Html, suite: &Suite, table: &Table) {
     page.raw("<h3>")
         .text(&table.title)
         .raw("</h3><div class=figures><div data-table=\"")
@@ -83,7 +83,7 @@ fn of_document(page: &mut Html, suite: &Suite, table: &Table) {
                 .collect();
             page.row(format_args!("{row}, 95 % interval"), &intervals);
         }
-        let beside: Vec<_> = entries.iter().map(|entry| beside_figure(suite, entry)).collect();
+        let beside: Vec<_> = entries.iter().map(|entry| comparison_figure(suite, entry)).collect();
         if beside.iter().any(Option::is_some) {
             let cells: Vec<_> =
                 beside.iter().map(|here| here.map_or_else(dash, |here| here.to_string())).collect();
@@ -107,7 +107,7 @@ fn of_document(page: &mut Html, suite: &Suite, table: &Table) {
 }
 
 /// What PolyRPC does instead.
-fn beside_figure(suite: &Suite, entry: &Entry) -> Option<Here> {
+fn comparison_figure(suite: &Suite, entry: &Entry) -> Option<Here> {
     let Entry { key, beside, .. } = entry;
     here(suite, &Key { pair: beside.clone()?, ..key.clone() }).ok()
 }

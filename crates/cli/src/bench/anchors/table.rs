@@ -52,10 +52,10 @@ impl Row {
         let mut checks: Vec<_> = quantiles
             .into_iter()
             .filter_map(|(name, quantile, said)| {
-                Some(Check::of_times(name, expected.quantile(quantile), said?, *noise))
+                Some(Check::from_times(name, expected.quantile(quantile), said?, *noise))
             })
             .collect();
-        checks.extend(reading.mean.map(|mean| Check::of_times("mean", expected.mean(), mean, *noise)));
+        checks.extend(reading.mean.map(|mean| Check::from_times("mean", expected.mean(), mean, *noise)));
         checks
     }
 }

@@ -32,7 +32,7 @@ impl fmt::Display for Check {
 
 impl Check {
     /// A generator that was delayed must notice, if it was the machine that delayed it.
-    pub(super) fn of_verdict(outcome: &Outcome, noise: WakeUps) -> Self {
+    pub(super) fn from_verdict(outcome: &Outcome, noise: WakeUps) -> Self {
         let is_noisy = noise.late_share() > NOISY;
         let is_delayed = matches!(outcome.verdict, Verdict::GeneratorSaturated { .. });
         Self {
@@ -60,7 +60,7 @@ impl Check {
 
     /// Compares a time with the bounds of the exact one. If the machine delays programs, calls take longer than they should,
     /// and never less: a tool that leaves out calls is noticed nevertheless.
-    pub(in crate::bench) fn of_times(
+    pub(in crate::bench) fn from_times(
         what: &str,
         exact: RangeInclusive<Duration>,
         measured: Duration,
@@ -95,7 +95,7 @@ mod tests {
         let millis = Duration::from_millis;
         let passes = |measured, late| {
             let noise = WakeUps { sleeps: 100, late };
-            Check::of_times("p99", millis(100)..=millis(110), millis(measured), noise).passed
+            Check::from_times("p99", millis(100)..=millis(110), millis(measured), noise).passed
         };
         assert_eq!(
             [93, 95, 117, 118, 500].map(|measured| passes(measured, 0)),

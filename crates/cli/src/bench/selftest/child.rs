@@ -10,12 +10,12 @@ use crate::failure::Failure;
 
 /// This command as another process.
 pub(in crate::bench) trait Process: Sized {
-    fn of(arguments: &[&str]) -> Result<Self, Failure>;
+    fn start_command(arguments: &[&str]) -> Result<Self, Failure>;
     fn signal(&self, signal: Signal) -> Result<(), Failure>;
 }
 
 impl Process for Child {
-    fn of(arguments: &[&str]) -> Result<Self, Failure> {
+    fn start_command(arguments: &[&str]) -> Result<Self, Failure> {
         let program = env::current_exe().map_err(|error| Failure::system("find this program", &error))?;
         let mut command = Command::new(program);
         let command =
@@ -38,7 +38,7 @@ pub(in crate::bench) struct Server {
 
 impl Server {
     pub(in crate::bench) fn start() -> Result<Self, Failure> {
-        let mut child = Child::of(&["serve", "--listen", "127.0.0.1:0"])?;
+        let mut child = Child::start_command(&["serve", "--listen", "127.0.0.1:0"])?;
         let lines = child.stdout.take().into_iter().flat_map(|stdout| BufReader::new(stdout).lines());
         let mut address = None;
         for line in lines.map_while(Result::ok) {

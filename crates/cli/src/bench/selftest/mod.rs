@@ -46,7 +46,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         let (outcome, stalls) = measured?;
         let expected = Expected { stalls, duration: PERIOD * options.stalls };
         let checks = expected.compare(&outcome, noise).into_iter();
-        results.add(checks.chain([Check::of_verdict(&outcome, noise)]))?;
+        results.add(checks.chain([Check::from_verdict(&outcome, noise)]))?;
     }
     results.title("a generator that is stopped for 300 ms")?;
     results.add([measure_stopped_generator(&server)?])?;

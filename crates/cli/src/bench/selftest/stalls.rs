@@ -101,10 +101,10 @@ impl Expected {
             .into_iter()
             .map(|(name, quantile)| {
                 let measured = Duration::from_nanos(response.value_at_quantile(quantile));
-                Check::of_times(name, self.quantile(quantile), measured, noise)
+                Check::from_times(name, self.quantile(quantile), measured, noise)
             })
             .collect();
-        checks.push(Check::of_times("mean", self.mean(), mean(&response), noise));
+        checks.push(Check::from_times("mean", self.mean(), mean(&response), noise));
         checks.push(Check {
             what: "calls".to_owned(),
             expected: format!("{} answered", outcome.counts.planned),
@@ -116,10 +116,10 @@ impl Expected {
 
     /// The quantile of the response times, with stalls as short and as long as they may have been.
     pub(in crate::bench) fn quantile(&self, quantile: f64) -> RangeInclusive<Duration> {
-        let of = |length: fn(&Stall) -> Duration| {
+        let sum = |length: fn(&Stall) -> Duration| {
             self.quantile_of(&self.stalls.iter().map(length).collect::<Vec<_>>(), quantile)
         };
-        of(|stall| stall.least)..=of(|stall| stall.most)
+        sum(|stall| stall.least)..=sum(|stall| stall.most)
     }
 
     fn quantile_of(&self, stalls: &[Duration], quantile: f64) -> Duration {
@@ -138,11 +138,11 @@ impl Expected {
 
     /// The mean, with bounds as those of a quantile.
     pub(in crate::bench) fn mean(&self) -> RangeInclusive<Duration> {
-        let of = |length: fn(&Stall) -> Duration| {
+        let sum = |length: fn(&Stall) -> Duration| {
             let squares: f64 = self.stalls.iter().map(|stall| length(stall).as_secs_f64().powi(2)).sum();
             Duration::from_secs_f64(squares / 2.0 / self.duration.as_secs_f64())
         };
-        of(|stall| stall.least)..=of(|stall| stall.most)
+        sum(|stall| stall.least)..=sum(|stall| stall.most)
     }
 }
 

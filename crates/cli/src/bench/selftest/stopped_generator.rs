@@ -30,7 +30,7 @@ pub(super) fn measure_stopped_generator(server: &Server) -> Result<Check, Failur
         "--json",
         "-",
     ];
-    let generator = Child::of(&arguments)?;
+    let generator = Child::start_command(&arguments)?;
     thread::sleep(Duration::from_millis(1_500));
     generator.signal(Signal::STOP)?;
     thread::sleep(Duration::from_millis(300));

@@ -129,10 +129,10 @@ pub(super) fn run_polyrpc(
     let Document::Run(run) = document else {
         return Err(ClientError::Failed("the client's result is no run".to_owned()));
     };
-    Ok(of_run(&run, command))
+    Ok(from_run(&run, command))
 }
 
-fn of_run(run: &Run, command: String) -> Measured {
+fn from_run(run: &Run, command: String) -> Measured {
     let seconds = |seconds: Option<f64>| seconds.map(Duration::from_secs_f64);
     let outcome = run.verdict.outcome;
     Measured {
@@ -196,7 +196,7 @@ pub(super) fn run_own(
             "end" => after = server.cpu(),
             _ if line.starts_with('{') => {
                 let server_cpu = before.zip(after).map(|(before, after)| after.saturating_sub(before));
-                return of_own(&line, server_cpu, command).map_err(failed);
+                return from_own(&line, server_cpu, command).map_err(failed);
             }
             _ => {}
         }
@@ -220,7 +220,7 @@ fn load_arguments(server: &Server, plan: &CellPlan, message: &Path) -> Vec<Strin
     .collect()
 }
 
-fn of_own(line: &str, server_cpu: Option<Duration>, command: String) -> Result<Measured, String> {
+fn from_own(line: &str, server_cpu: Option<Duration>, command: String) -> Result<Measured, String> {
     let result: OwnResult =
         serde_json::from_str(line).map_err(|error| format!("the client's result cannot be read: {error}"))?;
     let histogram: Histogram<u64> = hdr::decode(&result.hdr)

@@ -87,7 +87,7 @@ impl Contract {
         scheme: &str,
         format: Option<Wire>,
     ) -> Result<Translator, Failure> {
-        let options = format.map_or_else(message::Options::default, message::Options::of);
+        let options = format.map_or_else(message::Options::default, message::Options::with_format);
         Translator::built_in(client, self.target(scheme), &options)
     }
 }

@@ -324,11 +324,11 @@ impl TableDefinition {
                 ));
             }
             for (column, figure) in self.columns.iter().zip(&row.published) {
-                let of = |row: &Option<String>, column: &Option<String>, table: &Option<String>| {
+                let first = |row: &Option<String>, column: &Option<String>, table: &Option<String>| {
                     row.clone().or_else(|| column.clone()).or_else(|| table.clone())
                 };
-                let pair = of(&row.pair, &column.pair, &self.pair);
-                let case = of(&row.case, &column.case, &self.case);
+                let pair = first(&row.pair, &column.pair, &self.pair);
+                let case = first(&row.case, &column.case, &self.case);
                 let measure = row.measure.or(column.measure).or(self.measure);
                 let published = match figure {
                     Figure::Published(published) => Some(*published),
@@ -645,13 +645,13 @@ mod tests {
         let published = Plan::new(&definition, &choice(false, "published")).unwrap();
         let fair = Plan::new(&definition, &choice(false, "fair")).unwrap();
         let quick = Plan::new(&definition, &choice(true, "published")).unwrap();
-        let of = |plan: &Plan<'_>, pair: &str| {
+        let load = |plan: &Plan<'_>, pair: &str| {
             let cell = plan.cells.iter().find(|cell| cell.pair.id == pair && cell.case == "20-1k").unwrap();
             (cell.callers, cell.connections)
         };
         // brpc's threads share a connection in the document, rest_rpc's do not.
-        assert_eq!((of(&published, "brpc"), of(&published, "rest")), ((20, 1), (20, 20)));
-        assert_eq!((of(&fair, "brpc"), of(&fair, "rest")), ((20, 20), (20, 20)));
+        assert_eq!((load(&published, "brpc"), load(&published, "rest")), ((20, 1), (20, 20)));
+        assert_eq!((load(&fair, "brpc"), load(&fair, "rest")), ((20, 20), (20, 20)));
         assert!(quick.cells.iter().all(|cell| cell.window_s < 0.5));
         assert_eq!((published.suite.rounds, quick.suite.rounds), (6, 6));
         let says = |plan: &Plan<'_>, what: &str| plan.suite.deviations.iter().any(|text| text.contains(what));

@@ -25,7 +25,7 @@ pub(super) fn print(source: &SchemaSource, name: Option<&str>) -> Result<String,
         None => files.iter().map(|file| file.declared.name()).collect(),
         Some(name) => with_imports(&files, declaring(&files, name, source)?),
     };
-    let comments = Comments::of_set(source.encoded());
+    let comments = Comments::from_set(source.encoded());
     let methods = ProtoFiles::new(source.pool().clone());
     let mut texts = Vec::new();
     for file in in_order(&files).filter(|file| wanted.contains(file.declared.name())) {
@@ -149,7 +149,7 @@ impl Writer<'_> {
     /// The comment of a declaration, on lines of its own.
     fn comment(&mut self, full_name: &str) {
         let comments = self.comments;
-        for line in comments.of(full_name).into_iter().flat_map(str::lines) {
+        for line in comments.comment(full_name).into_iter().flat_map(str::lines) {
             let text = format!("// {}", one_line(line));
             self.line(text.trim_end());
         }

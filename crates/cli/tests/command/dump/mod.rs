@@ -19,7 +19,7 @@ struct Relay {
 }
 
 impl Relay {
-    fn before(server: &str) -> Self {
+    fn start(server: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let passed = Arc::<Mutex<Vec<_>>>::default();
@@ -95,7 +95,7 @@ fn path(folder: &TempDir, name: &str) -> String {
 fn calls_of_every_protocol_are_found_in_packets_and_replayed() {
     let folder = TempDir::new();
     let server = Server::serve([]);
-    let relay = Relay::before(server.address());
+    let relay = Relay::start(server.address());
     let greeter = ["helloworld.Greeter/SayHello", r#"{"name":"Ann"}"#];
     let echo = ["example.EchoService/Echo", r#"{"message":"hi"}"#];
     let arith = ["Arith/Mul", r#"{"A":7,"B":8}"#];
@@ -125,11 +125,11 @@ fn calls_of_every_protocol_are_found_in_packets_and_replayed() {
     let dump = polyrpc(["dump", &file, "--json", "--out", &out, "--proto", &example, "--proto", &helloworld]);
     assert_eq!(dump.code, 0, "{dump:?}");
     let calls: Vec<Value> = dump.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let of = |protocol: &str| -> Vec<&Value> {
+    let calls_of = |protocol: &str| -> Vec<&Value> {
         calls.iter().filter(|call| call["protocol"] == protocol).collect()
     };
     let found = |protocol: &str, method: &str| -> Vec<&Value> {
-        of(protocol).into_iter().filter(|call| call["method"] == method).collect()
+        calls_of(protocol).into_iter().filter(|call| call["method"] == method).collect()
     };
     for (protocol, method, count, request, response) in [
         ("baidu_std", echo[0], 1, json!({ "message": "hi" }), json!({ "message": "hi" })),
@@ -147,9 +147,9 @@ fn calls_of_every_protocol_are_found_in_packets_and_replayed() {
         }
     }
     // Callers of rest_rpc and fb_rpc send numbers, of which packets have no names.
-    let [add, echo] = &of("rest_rpc")[..] else { panic!("{dump:?}") };
+    let [add, echo] = &calls_of("rest_rpc")[..] else { panic!("{dump:?}") };
     assert_eq!((&add["request"], &add["response"]), (&json!([1, 2]), &json!(3)), "{add:#}");
-    let [benchmark] = &of("fb_rpc")[..] else { panic!("{dump:?}") };
+    let [benchmark] = &calls_of("fb_rpc")[..] else { panic!("{dump:?}") };
     for call in [add, echo, benchmark] {
         assert!(call["method"].as_str().unwrap().contains('#'), "{call:#}");
         assert!(call["failure"].is_null() && !call["response"].is_null(), "{call:#}");
@@ -181,7 +181,7 @@ fn calls_of_every_protocol_are_found_in_packets_and_replayed() {
 fn messages_of_a_stream_are_shown_with_their_times() {
     let folder = TempDir::new();
     let server = Server::serve([]);
-    let relay = Relay::before(server.address());
+    let relay = Relay::start(server.address());
     let url = format!("grpc://{}", relay.address);
     let ran = polyrpc(["call", &url, "grpc.health.v1.Health/Watch", "{}", "--timeout", "1s"]);
     assert!(ran.stdout.contains("SERVING"), "{ran:?}");
@@ -197,7 +197,7 @@ fn messages_of_a_stream_are_shown_with_their_times() {
 fn recording_is_complete_after_an_interrupt() {
     let folder = TempDir::new();
     let server = Server::serve([]);
-    let relay = Relay::before(server.address());
+    let relay = Relay::start(server.address());
     let url = format!("rpcx://{}", relay.address);
     assert_eq!(polyrpc(["call", &url, "Arith/Mul", r#"{"A":7,"B":8}"#]).code, 0);
     let out = path(&folder, "calls.rec");

@@ -20,10 +20,10 @@ struct Workers {
 
 impl Workers {
     fn start(count: usize, server: &Server, more: &[&str]) -> Self {
-        Self::with(count, server, more, false)
+        Self::start_with(count, server, more, false)
     }
 
-    fn with(count: usize, server: &Server, more: &[&str], tls: bool) -> Self {
+    fn start_with(count: usize, server: &Server, more: &[&str], tls: bool) -> Self {
         let mut workers = Self { workers: Vec::new(), dir: TempDir::new(), tls };
         fs::write(workers.file("token"), TOKEN).unwrap();
         if tls {
@@ -207,7 +207,7 @@ fn worker_rejects_strangers_and_loads_beyond_its_bounds() {
 #[test]
 fn worker_listens_in_plaintext_only_on_loopback() {
     let server = Server::serve([]);
-    let workers = Workers::with(1, &server, &[], true);
+    let workers = Workers::start_with(1, &server, &[], true);
     let url = server.url("rpcx");
     assert_eq!(
         figures(&workers.bench(&url, &["--rate", "100", "-n", "10", "--json", "-"]))["counts"]["succeeded"],

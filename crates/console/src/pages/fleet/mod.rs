@@ -78,7 +78,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         return failure(request, 404, "This process shows no registry: `polyrpc console REGISTRY-URL` does.");
     };
     match request.verb {
-        Verb::Get => written(request, &Servers::of(fleet, super::change_token(state, request))),
+        Verb::Get => written(request, &Servers::new(fleet, super::change_token(state, request))),
         Verb::Post => order(fleet, request),
     }
 }
@@ -98,14 +98,14 @@ fn order(fleet: &Fleet, request: &PageRequest) -> Reply {
 }
 
 impl Servers {
-    fn of(fleet: &Fleet, form_token: Option<String>) -> Self {
+    fn new(fleet: &Fleet, form_token: Option<String>) -> Self {
         let view = fleet.view();
         let servers: Vec<_> = view.servers.into_values().collect();
         let Summary { reachable, ready, versions, methods, skews, outliers } = summary(&servers);
         let calls = call_graph(&servers);
         let row = |server: ServerView| {
             let outlier = outliers.get(&server.address).cloned();
-            Row::of(server, outlier)
+            Row::new(server, outlier)
         };
         Self {
             registry: view.registry,
@@ -115,7 +115,7 @@ impl Servers {
             reachable,
             ready,
             versions: versions.into_iter().collect(),
-            methods: methods.into_iter().map(MethodRow::of).collect(),
+            methods: methods.into_iter().map(MethodRow::new).collect(),
             skews: skews.into_iter().map(|skew| (skew.name, skew.values.into_iter().collect())).collect(),
             calls,
             form_token,
@@ -124,7 +124,7 @@ impl Servers {
 }
 
 impl Row {
-    fn of(server: ServerView, outlier: Option<String>) -> Self {
+    fn new(server: ServerView, outlier: Option<String>) -> Self {
         let ServerView { address, admin, active, weight, look, failure, order, .. } = server;
         let state = match (&look, &failure) {
             (Some(look), _) if !look.ready => "not ready",
@@ -173,7 +173,7 @@ impl Row {
 }
 
 impl MethodRow {
-    fn of(method: MergedMethod) -> Self {
+    fn new(method: MergedMethod) -> Self {
         let MergedMethod { name, servers, per_second, errors_per_second, in_flight, percentiles, without } =
             method;
         Self { name, servers, per_second, errors_per_second, in_flight, percentiles, without }

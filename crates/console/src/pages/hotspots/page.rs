@@ -98,13 +98,13 @@ pub(crate) fn shown(request: &PageRequest, query: &ProfileQuery, profile: Option
         seconds: profile.took.as_secs_f64(),
         samples: profile.count(),
     });
-    let profile = profile.map(|profile| Shown::of(profile, query));
+    let profile = profile.map(|profile| Shown::new(profile, query));
     let locks = (query.kind == ProfileKind::Contention).then(locks::rows);
     written(request, &Hotspots { kind: query.kind.name(), profile, kept: kept.collect(), locks })
 }
 
 impl Shown {
-    fn of(profile: &Profile, query: &ProfileQuery) -> Self {
+    fn new(profile: &Profile, query: &ProfileQuery) -> Self {
         let base = query.base.as_deref();
         let (weight, before) = (profile.weight(), base.map(|base| (functions(base), base.weight())));
         let row = |share: FunctionShare| {

@@ -53,7 +53,7 @@ pub(super) fn answer(_: &State, request: &PageRequest) -> Reply {
         None => {}
     }
     if let Some(id) = request.parameter("trace") {
-        return of_trace(request, id);
+        return trace_page(request, id);
     }
     let (Some(search), Some(shown)) = (search(request), number(request, "max_scan", SHOWN)) else {
         return failure(
@@ -80,7 +80,7 @@ pub(super) fn answer(_: &State, request: &PageRequest) -> Reply {
     let spans = Spans {
         enabled: rpcz_settings().enabled.get(),
         total: all.len(),
-        spans: found.iter().map(|span| Row::of(span)).collect(),
+        spans: found.iter().map(|span| Row::new(span)).collect(),
         search: fields.map(|(name, label)| (name, label, parameter(name))),
         failed: search.failed,
     };
@@ -105,7 +105,7 @@ fn switch(request: &PageRequest, on: &str) -> Reply {
     }
 }
 
-fn of_trace(request: &PageRequest, id: &str) -> Reply {
+fn trace_page(request: &PageRequest, id: &str) -> Reply {
     // The half that every peer knows.
     let low = u128::from_str_radix(id, 16).ok().filter(|_| id.len() <= 32).map(|id| id as u64);
     let Some(low) = low else {
@@ -118,7 +118,7 @@ fn of_trace(request: &PageRequest, id: &str) -> Reply {
     }
     match exported(request, &spans) {
         Some(exported) => exported,
-        None => written(request, &Trace::of(spans)),
+        None => written(request, &Trace::new(spans)),
     }
 }
 

@@ -53,7 +53,7 @@ pub(super) struct RowNote {
 }
 
 impl Row {
-    pub(super) fn of(span: &Span) -> Self {
+    pub(super) fn new(span: &Span) -> Self {
         let failure = |Failure { code, number, message }: &Failure| RowFailure {
             code: code.as_str(),
             number: *number,

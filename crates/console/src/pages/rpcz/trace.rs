@@ -33,11 +33,11 @@ struct Placed {
 }
 
 impl Trace {
-    pub(super) fn of(spans: Vec<Arc<Span>>) -> Self {
+    pub(super) fn new(spans: Vec<Arc<Span>>) -> Self {
         let began = spans.iter().map(|span| span.began).min().unwrap_or(SystemTime::UNIX_EPOCH);
         let end = spans.iter().map(|span| span.end()).max().unwrap_or(began);
         let widest = spans.iter().max_by_key(|span| span.trace);
-        let id = widest.map(|span| Row::of(span).trace).unwrap_or_default();
+        let id = widest.map(|span| Row::new(span).trace).unwrap_or_default();
         let mut placed = Vec::with_capacity(spans.len());
         place(&tree(spans), 0, began, &mut placed);
         let took = end.duration_since(began).map_or(0, micros);
@@ -48,7 +48,7 @@ impl Trace {
 fn place(nodes: &[Node], depth: usize, began: SystemTime, placed: &mut Vec<Placed>) {
     for Node { span, children, is_critical } in nodes {
         let start = span.began.duration_since(began).map_or(0, micros);
-        placed.push(Placed { row: Row::of(span), depth, start, critical: *is_critical });
+        placed.push(Placed { row: Row::new(span), depth, start, critical: *is_critical });
         place(children, depth + 1, began, placed);
     }
 }

@@ -53,7 +53,7 @@ pub(crate) fn tapped<'c>(
         ("min_latency", "At least µs"),
     ];
     let fields = fields.map(|(name, label)| (name, label, parameter(name)));
-    let calls = calls.map(|call| Row::of(call, query.values)).collect();
+    let calls = calls.map(|call| Row::new(call, query.values)).collect();
     let seconds = query.duration.as_secs();
     written(request, &Taken { running, missed, calls, fields, seconds })
 }

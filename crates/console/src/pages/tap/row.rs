@@ -28,7 +28,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn of(call: &TapCall, values: bool) -> Self {
+    pub(super) fn new(call: &TapCall, values: bool) -> Self {
         let facts = &call.facts;
         let message = || if values { call.message.to_string() } else { "***".to_owned() };
         Self {
@@ -76,7 +76,7 @@ impl Row {
 
 /// Returns a call as a line: of JSON, or of text.
 pub(crate) fn line(call: &TapCall, values: bool, form: Form) -> String {
-    let row = Row::of(call, values);
+    let row = Row::new(call, values);
     match form {
         Form::Json => serde_json::to_string(&row).unwrap_or_default() + "\n",
         _ => {

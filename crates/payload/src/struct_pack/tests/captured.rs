@@ -43,7 +43,7 @@ fn every_captured_value_round_trips_by_its_type_literal() {
             let json = plan.decode_json(&bytes).expect("a value");
             assert_bytes(plan.encode_json(&json, Form::Bare).expect("the same"), &bytes);
             let named = plan.encode_json(&json, Form::Literal).expect("the same");
-            let learnt = Plan::of_bytes(&named).expect("a head").expect("a literal");
+            let learnt = Plan::from_bytes(&named).expect("a head").expect("a literal");
             assert_eq!(learnt.decode_json(&named), Ok(json));
         }
     }
@@ -78,7 +78,7 @@ fn captured_arguments_and_results_round_trip() {
 
 /// Decodes a value, and encodes it in the form in which it arrived.
 fn conversed<T: Serialize + serde::de::DeserializeOwned + 'static>(bytes: &[u8]) -> T {
-    let plan = Plan::of::<T>().expect("a type");
+    let plan = Plan::for_type::<T>().expect("a type");
     let value = plan.decode(bytes).expect("a value");
     let named = head::read(bytes).expect("a head").literal.is_some();
     let form = if named { Form::Literal } else { Form::Bare };
@@ -94,7 +94,7 @@ where
     let captured = vectors("struct_pack_values").into_iter().find(|captured| captured["name"] == name);
     let captured = captured.expect(name);
     let fields = &captured["fields"];
-    let plan = Plan::of::<T>().expect(name);
+    let plan = Plan::for_type::<T>().expect(name);
     assert_bytes(plan.literal(), hex(text(&fields["type_literal_hex"])));
     assert_eq!(format!("{:08x}", plan.code()), text(&fields["code_hex"]), "{name}");
     let bytes = to_vec(value).expect(name);

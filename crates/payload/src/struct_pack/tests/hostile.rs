@@ -9,13 +9,13 @@ fn damaged_bytes_never_panic() {
     let value =
         (Mixed::new(vec![1, 2, 3]), vec![Tree::Leaf(1), Tree::Nothing], Node::chain(2), "text".to_owned());
     type Value = (Mixed, Vec<Tree>, Node, String);
-    let plan = Plan::of::<Value>().expect("a type");
+    let plan = Plan::for_type::<Value>().expect("a type");
     for form in [Form::Bare, Form::Literal] {
         let bytes = plan.encode(&value, form).expect("a value");
         damage(&bytes, |damaged| {
             let _ = from_slice::<Value>(damaged);
             let _ = plan.decode_json(damaged);
-            if let Ok(Some(learnt)) = Plan::of_bytes(damaged) {
+            if let Ok(Some(learnt)) = Plan::from_bytes(damaged) {
                 let _ = learnt.decode_json(damaged);
             }
         });
@@ -43,7 +43,7 @@ fn type_mismatch_error_names_both_types() {
         from_slice::<(i32, i32)>(&bytes).expect_err("another type").to_string(),
         "a value of a type with code 85a8fde6 is no tuple<int32, int32> (fd0101ff) with code 4045908c",
     );
-    let plan = Plan::of::<(i32, String)>().expect("a type");
+    let plan = Plan::for_type::<(i32, String)>().expect("a type");
     let bytes = plan.encode(&(5, "hi".to_owned()), Form::Literal).expect("a value");
     assert_eq!(
         from_slice::<(i32, i32)>(&bytes).expect_err("another type").to_string(),
@@ -99,7 +99,7 @@ fn bytes_after_a_value_are_skipped() {
     let bytes = [to_vec(&(7, 8)).expect("a value"), b"more".to_vec()].concat();
     assert_eq!(from_slice(&bytes), Ok((7, 8)));
     // The total length, from a peer whose type has additional members; the bytes after it do not belong to the value.
-    let plan = Plan::of::<(i32, i32)>().expect("a type");
+    let plan = Plan::for_type::<(i32, i32)>().expect("a type");
     for (meta, total) in [("01", "1100"), ("02", "13000000"), ("03", "1700000000000000")] {
         let head = (plan.code() | 1).to_le_bytes();
         let body = hex("07000000 08000000 0142 ffff");
@@ -118,12 +118,12 @@ fn encodings_that_no_peer_writes_are_rejected() {
     assert!(matches!(read("u16string", "01 00d8"), Err(Error::Invalid(_))));
     assert!(matches!(read("var_uint64", "ffffffffffffffffffff01"), Err(Error::Invalid(_))));
     assert!(matches!(read("tuple<fast_int32>", "07 0000000000000000"), Err(Error::Invalid(_))));
-    let plan = Plan::of::<Color>().expect("a type");
+    let plan = Plan::for_type::<Color>().expect("a type");
     for number in [3, -1] {
         let bytes = [plan.code().to_le_bytes(), i32::to_le_bytes(number)].concat();
         assert!(plan.decode::<Color>(&bytes).is_err());
     }
-    let text = Plan::of::<String>().expect("a type");
+    let text = Plan::for_type::<String>().expect("a type");
     let bytes = [&text.code().to_le_bytes()[..], &hex("01 ff")].concat();
     assert!(text.decode::<String>(&bytes).is_err(), "no UTF-8");
     assert_eq!(text.decode::<std::ffi::CString>(&bytes), Ok(c"\xff".to_owned()));
@@ -135,7 +135,7 @@ fn encodings_that_no_peer_writes_are_rejected() {
 
 #[test]
 fn nesting_depth_is_limited() {
-    let deep = Plan::of::<Node>().expect("a type");
+    let deep = Plan::for_type::<Node>().expect("a type");
     let chain = |length| deep.encode(&Node::chain(length), Form::Bare).expect("a value");
     assert!(deep.decode::<Node>(&chain(MAX_DEPTH / 2 - 1)).is_ok());
     assert_eq!(deep.decode::<Node>(&chain(MAX_DEPTH / 2)), Err(Error::TooDeep));

@@ -21,60 +21,60 @@ fn rust_types_map_to_the_documented_cpp_types() {
         b: i64,
     }
 
-    of::<i8>("int8");
-    of::<i16>("int16");
-    of::<i32>("int");
-    of::<i64>("long");
-    of::<i128>("int128");
-    of::<u8>("uint8_t");
-    of::<u16>("uint16");
-    of::<u32>("unsigned");
-    of::<u64>("size_t");
-    of::<u128>("uint128");
-    of::<bool>("bool");
-    of::<f32>("float");
-    of::<f64>("double");
-    of::<char>("char32_t");
-    of::<Char>("char");
-    of::<Char16>("char16_t");
-    of::<VarI32>("var_int32_t");
-    of::<VarI64>("var_int64");
-    of::<VarU32>("var_uint32");
-    of::<VarU64>("var_uint64");
-    of::<NonZeroU16>("uint16");
-    of::<String>("std::string");
-    of::<Cow<'static, str>>("string");
-    of::<std::ffi::CString>("string");
-    of::<U16String>("u16string");
-    of::<U32String>("u32string");
-    of::<Vec<u8>>("vector<uint8>");
-    of::<VecDeque<String>>("vector<string>");
-    of::<Box<[Vec<bool>]>>("vector<vector<bool>>");
-    of::<[i32; 3]>("array<int, 3>");
-    of::<[[u8; 2]; 32]>("array<array<uint8, 2>, 32>");
-    of::<(i32, i32)>("tuple<int, int>");
-    of::<((i32,), [i32; 2])>("tuple<tuple<int>, array<int, 2>>");
-    of::<HashMap<String, f32>>("unordered_map<string, float>");
-    of::<BTreeMap<u8, BTreeMap<u8, u8>>>("map<uint8, map<uint8, uint8>>");
-    of::<HashSet<String>>("unordered_set<string>");
-    of::<BTreeSet<Vec<BTreeSet<u8>>>>("set<vector<set<uint8>>>");
-    of::<Option<Option<i32>>>("optional<optional<int>>");
-    of::<Option<Box<String>>>("unique_ptr<string>");
-    of::<Box<Meters>>("double");
-    of::<Result<i32, String>>("expected<int, string>");
-    of::<Result<(), Color>>("expected<void, int>");
-    of::<()>("monostate");
-    of::<Nothing>("monostate");
-    of::<PhantomData<String>>("monostate");
-    of::<Color>("int");
-    of::<Duration>("struct<uint64, uint32>");
-    of::<Plain>("struct<int, uint8, double>");
-    of::<Registered>("tuple<int, int64>");
-    of::<Mixed>("struct<int, vector<int>, map<string, int>, optional<int>, array<short, 2>>");
-    of::<Tree>("variant<tuple<^0, ^0>, struct<string, vector<^1>>, int, monostate>");
-    of::<Vec<Tree>>("vector<variant<tuple<^0, ^0>, struct<string, ^1>, int, monostate>>");
-    of::<Node>("struct<int, optional<^0>>");
-    of::<Option<Box<Node>>>("optional<struct<int, ^0>>");
+    check::<i8>("int8");
+    check::<i16>("int16");
+    check::<i32>("int");
+    check::<i64>("long");
+    check::<i128>("int128");
+    check::<u8>("uint8_t");
+    check::<u16>("uint16");
+    check::<u32>("unsigned");
+    check::<u64>("size_t");
+    check::<u128>("uint128");
+    check::<bool>("bool");
+    check::<f32>("float");
+    check::<f64>("double");
+    check::<char>("char32_t");
+    check::<Char>("char");
+    check::<Char16>("char16_t");
+    check::<VarI32>("var_int32_t");
+    check::<VarI64>("var_int64");
+    check::<VarU32>("var_uint32");
+    check::<VarU64>("var_uint64");
+    check::<NonZeroU16>("uint16");
+    check::<String>("std::string");
+    check::<Cow<'static, str>>("string");
+    check::<std::ffi::CString>("string");
+    check::<U16String>("u16string");
+    check::<U32String>("u32string");
+    check::<Vec<u8>>("vector<uint8>");
+    check::<VecDeque<String>>("vector<string>");
+    check::<Box<[Vec<bool>]>>("vector<vector<bool>>");
+    check::<[i32; 3]>("array<int, 3>");
+    check::<[[u8; 2]; 32]>("array<array<uint8, 2>, 32>");
+    check::<(i32, i32)>("tuple<int, int>");
+    check::<((i32,), [i32; 2])>("tuple<tuple<int>, array<int, 2>>");
+    check::<HashMap<String, f32>>("unordered_map<string, float>");
+    check::<BTreeMap<u8, BTreeMap<u8, u8>>>("map<uint8, map<uint8, uint8>>");
+    check::<HashSet<String>>("unordered_set<string>");
+    check::<BTreeSet<Vec<BTreeSet<u8>>>>("set<vector<set<uint8>>>");
+    check::<Option<Option<i32>>>("optional<optional<int>>");
+    check::<Option<Box<String>>>("unique_ptr<string>");
+    check::<Box<Meters>>("double");
+    check::<Result<i32, String>>("expected<int, string>");
+    check::<Result<(), Color>>("expected<void, int>");
+    check::<()>("monostate");
+    check::<Nothing>("monostate");
+    check::<PhantomData<String>>("monostate");
+    check::<Color>("int");
+    check::<Duration>("struct<uint64, uint32>");
+    check::<Plain>("struct<int, uint8, double>");
+    check::<Registered>("tuple<int, int64>");
+    check::<Mixed>("struct<int, vector<int>, map<string, int>, optional<int>, array<short, 2>>");
+    check::<Tree>("variant<tuple<^0, ^0>, struct<string, vector<^1>>, int, monostate>");
+    check::<Vec<Tree>>("vector<variant<tuple<^0, ^0>, struct<string, ^1>, int, monostate>>");
+    check::<Node>("struct<int, optional<^0>>");
+    check::<Option<Box<Node>>>("optional<struct<int, ^0>>");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn nested_enums_are_inferred_completely() {
         Three { inner: Option<Inner> },
     }
     let inner = "variant<monostate, uint8, int32>";
-    of::<Outer>(&format!(
+    check::<Outer>(&format!(
         "variant<{inner}, tuple<{inner}, expected<{inner}, monostate>>, struct<optional<{inner}>>>"
     ));
     for value in [
@@ -248,8 +248,8 @@ fn length_width_is_that_of_the_longest() {
 
 #[test]
 fn plan_of_a_plain_type_is_computed_once() {
-    let first = Plan::of::<Mixed>().expect("a type");
-    let second = Plan::of::<Mixed>().expect("a type");
+    let first = Plan::for_type::<Mixed>().expect("a type");
+    let second = Plan::for_type::<Mixed>().expect("a type");
     assert!(std::sync::Arc::ptr_eq(&first, &second));
 }
 
@@ -294,12 +294,12 @@ fn type_is_inferred_from_a_value_without_empty_parts() {
     told(&Color::Green, "int");
     told(&(), "monostate");
     for error in [
-        Type::of_value(&Vec::<i32>::new()),
-        Type::of_value(&(1, None::<i32>)),
-        Type::of_value(&Tree::Leaf(1)),
-        Type::of_value(&Ok::<i32, i32>(1)),
-        Type::of_value(&HashMap::<i32, i32>::new()),
-        Type::of_value(&Node::chain(3)),
+        Type::for_value(&Vec::<i32>::new()),
+        Type::for_value(&(1, None::<i32>)),
+        Type::for_value(&Tree::Leaf(1)),
+        Type::for_value(&Ok::<i32, i32>(1)),
+        Type::for_value(&HashMap::<i32, i32>::new()),
+        Type::for_value(&Node::chain(3)),
     ] {
         let error = error.expect_err("a type that the value does not tell").to_string();
         assert!(error.contains("cannot be inferred"), "{error}");
@@ -389,19 +389,19 @@ fn type_names_round_trip() {
     }
 }
 
-fn of<T: serde::de::DeserializeOwned>(name: &str) {
-    let ours = Type::of::<T>().unwrap_or_else(|error| panic!("{name}: {error}"));
+fn check<T: serde::de::DeserializeOwned>(name: &str) {
+    let ours = Type::for_type::<T>().unwrap_or_else(|error| panic!("{name}: {error}"));
     // A literal does not state whether a struct is a memory image if it cannot be one.
     assert_eq!(ours.to_string(), ty(name).to_string());
     Plan::new(ours).unwrap_or_else(|error| panic!("{name}: {error}"));
 }
 
 fn told<T: Serialize + ?Sized>(value: &T, name: &str) {
-    assert_eq!(Type::of_value(value), Ok(ty(name)));
+    assert_eq!(Type::for_value(value), Ok(ty(name)));
 }
 
 fn refuses<T: serde::de::DeserializeOwned>(reason: &str) {
-    let error = Type::of::<T>().and_then(Plan::new).expect_err(reason).to_string();
+    let error = Type::for_type::<T>().and_then(Plan::new).expect_err(reason).to_string();
     assert!(error.contains(reason), "{error}");
 }
 
@@ -411,11 +411,11 @@ where
 {
     let bytes = to_vec(&value).unwrap_or_else(|error| panic!("{value:?}: {error}"));
     assert_eq!(from_slice::<T>(&bytes).as_ref(), Ok(&value));
-    let plan = Plan::of::<T>().expect("a type");
+    let plan = Plan::for_type::<T>().expect("a type");
     let named = plan.encode(&value, Form::Literal).expect("the same");
     assert_eq!(plan.decode::<T>(&named).as_ref(), Ok(&value));
     // A reader that knows only the literal decodes and encodes the same.
-    let learnt = Plan::of_bytes(&named).expect("a head").expect("a literal");
+    let learnt = Plan::from_bytes(&named).expect("a head").expect("a literal");
     let json = learnt.decode_json(&named).expect("the same");
     assert_bytes(learnt.encode_json(&json, Form::Bare).expect("the same"), bytes);
 }

@@ -10,7 +10,7 @@ pub(crate) struct Closest {
 
 impl Closest {
     /// Creates a balancer for a client at this position, in degrees north and east.
-    pub(crate) fn to(latitude: f64, longitude: f64) -> Self {
+    pub(crate) fn new(latitude: f64, longitude: f64) -> Self {
         Self { latitude, longitude }
     }
 
@@ -34,7 +34,9 @@ impl LoadBalancer for Closest {
             Some(self.distance(candidate.instance().attributes.location()?)).filter(|metres| !metres.is_nan())
         };
         let placed = candidates.iter().enumerate();
-        Box::new(Tiers::by_rank(placed.filter_map(|(place, candidate)| Some((place, distance(candidate)?)))))
+        Box::new(Tiers::from_ranks(
+            placed.filter_map(|(place, candidate)| Some((place, distance(candidate)?))),
+        ))
     }
 }
 
@@ -44,7 +46,7 @@ mod tests {
 
     #[test]
     fn distances_follow_the_surface_of_the_earth() {
-        let from = Closest::to(0.0, 0.0);
+        let from = Closest::new(0.0, 0.0);
         let quarter = RADIUS * std::f64::consts::FRAC_PI_2;
         for (place, metres) in [
             ((0.0, 0.0), 0.0),
@@ -56,6 +58,6 @@ mod tests {
             assert!((from.distance(place) - metres).abs() < 1e-3, "{place:?}: {}", from.distance(place));
         }
         // The distance is short across the date line.
-        assert!(Closest::to(0.0, 179.0).distance((0.0, -179.0)) < 223_000.0);
+        assert!(Closest::new(0.0, 179.0).distance((0.0, -179.0)) < 223_000.0);
     }
 }

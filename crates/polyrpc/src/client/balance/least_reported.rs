@@ -8,7 +8,7 @@ pub(crate) struct LeastReported;
 impl LoadBalancer for LeastReported {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         let ranks = candidates.iter().map(|candidate| reported(candidate).unwrap_or(f64::INFINITY));
-        Box::new(Tiers::by_rank(ranks.enumerate()))
+        Box::new(Tiers::from_ranks(ranks.enumerate()))
     }
 }
 

@@ -112,7 +112,7 @@ fn closest(parameters: &mut Parameters<'_>) -> Result<Policy> {
 fn by_latency(parameters: &mut Parameters<'_>) -> Result<Policy> {
     let interval = parameters.within("interval_ms", 1000..=u64::MAX)?;
     Ok(interval.map_or_else(Policy::by_latency, |millis| {
-        Policy::new(ByLatency::by(TcpConnectProbe, Duration::from_millis(millis)))
+        Policy::new(ByLatency::with_probe(TcpConnectProbe, Duration::from_millis(millis)))
     }))
 }
 

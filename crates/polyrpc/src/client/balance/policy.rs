@@ -157,7 +157,7 @@ impl Policy {
     /// nearest server may not take a call, the next nearest gets it. `latitude` and `longitude` are the client's
     /// position, in degrees north and east.
     pub fn closest(latitude: f64, longitude: f64) -> Self {
-        Self::new(Closest::to(latitude, longitude))
+        Self::new(Closest::new(latitude, longitude))
     }
 
     /// Weighted round robin by measured network latency: rpcx's `WeightedICMP`.
@@ -179,12 +179,12 @@ impl Policy {
     /// The same, with latencies measured by `probe` at this interval, which is at least one second. The probe returns
     /// the round-trip time to a server, or `None` if it cannot be measured; its future may be dropped before it
     /// completes.
-    pub fn by_latency_of<P, F>(probe: P, interval: Duration) -> Self
+    pub fn by_latency_with_probe<P, F>(probe: P, interval: Duration) -> Self
     where
         P: Fn(Instance) -> F + Send + Sync + 'static,
         F: Future<Output = Option<Duration>> + Send + 'static,
     {
-        Self::new(ByLatency::by(CustomProbe(probe), interval))
+        Self::new(ByLatency::with_probe(CustomProbe(probe), interval))
     }
 
     /// Keeps the server that another balancer chose first while its connection holds: rpcx's option `Sticky`.

@@ -5,7 +5,7 @@ pub(super) struct Tiers(Vec<Vec<usize>>);
 
 impl Tiers {
     /// Groups servers by rank; a lower rank is preferred.
-    pub(super) fn by_rank(ranks: impl Iterator<Item = (usize, f64)>) -> Self {
+    pub(super) fn from_ranks(ranks: impl Iterator<Item = (usize, f64)>) -> Self {
         let mut ranked: Vec<_> = ranks.collect();
         ranked.sort_by(|(_, one), (_, other)| one.total_cmp(other));
         let alike = ranked.chunk_by(|(_, one), (_, other)| one == other);

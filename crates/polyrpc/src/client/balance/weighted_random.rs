@@ -7,7 +7,7 @@ pub(crate) struct WeightedRandom;
 
 impl LoadBalancer for WeightedRandom {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
-        Box::new(WeightedRandomPicker(Weights::of(candidates)))
+        Box::new(WeightedRandomPicker(Weights::from_candidates(candidates)))
     }
 }
 

@@ -9,7 +9,7 @@ pub(crate) struct WeightedRoundRobin;
 
 impl LoadBalancer for WeightedRoundRobin {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
-        let weights = Weights::of(candidates);
+        let weights = Weights::from_candidates(candidates);
         let total = weights.total();
         Box::new(WeightedRoundRobinPicker {
             stride: stride(total),

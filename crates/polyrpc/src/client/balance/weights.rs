@@ -9,7 +9,7 @@ pub(super) struct Weights {
 
 impl Weights {
     /// Reads the weights from the registry's attributes.
-    pub(super) fn of(candidates: &[Candidate]) -> Self {
+    pub(super) fn from_candidates(candidates: &[Candidate]) -> Self {
         Self::new(candidates.iter().map(|candidate| candidate.instance().attributes.weight()))
     }
 

@@ -65,7 +65,7 @@ impl<'a> CallAttempt<'a> {
     }
 
     /// Creates a call to any server of a channel.
-    pub(in crate::client) fn over_channel(
+    pub(in crate::client) fn through_channel(
         channel: &'a Channel,
         call: Call<'a>,
         routing: RoutingOptions,

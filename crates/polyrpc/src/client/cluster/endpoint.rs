@@ -289,7 +289,7 @@ pub struct EndpointInfo {
 
 impl EndpointInfo {
     /// Returns the state of the server of a client that has one.
-    pub(in crate::client) fn of(pool: &Pool) -> Option<Self> {
+    pub(in crate::client) fn from_pool(pool: &Pool) -> Option<Self> {
         let (instance, counts, available) = pool.facts()?;
         let CallCounts { calls, failures, in_flight } = counts;
         Some(Self { instance, in_flight, available, ejected: false, calls, failures })

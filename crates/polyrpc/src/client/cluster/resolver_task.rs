@@ -91,7 +91,7 @@ impl ResolverTask {
     async fn handle_update(&mut self, set: Option<Result<Vec<Instance>>>) {
         match set {
             Some(Ok(set)) => {
-                self.warnings.of_answer(&self.shared.name, set.len());
+                self.warnings.warn_answer(&self.shared.name, set.len());
                 if set.is_empty() {
                     self.degrade_registry();
                 }
@@ -112,7 +112,7 @@ impl ResolverTask {
     /// Handles an error of the registry. If there are no servers yet, calls report it.
     fn handle_error(&mut self, status: Status) {
         if self.new_set.is_some() || self.shared.current.load().is_some() {
-            self.warnings.of_registry(&self.shared.name, &status);
+            self.warnings.warn_registry(&self.shared.name, &status);
         }
         self.degrade_registry();
         self.publish(ResolverUpdate::Trouble(status));
@@ -195,7 +195,7 @@ impl ResolverTask {
                 },
             }
         }
-        self.warnings.of_unusable(&self.shared.name, &unusable);
+        self.warnings.warn_unusable(&self.shared.name, &unusable);
         servers
     }
 

@@ -31,7 +31,7 @@ const MOST_REMEMBERED: usize = 10_000;
 impl Warnings {
     /// Logs that a registry failed, or holds malformed data.
     #[cold]
-    pub(super) fn of_registry(&mut self, name: &str, status: &Status) {
+    pub(super) fn warn_registry(&mut self, name: &str, status: &Status) {
         if self.is_due(status.message()) {
             tracing::warn!(target: TARGET, client = name, error = %status, "registry failed; the last known servers stay in use");
             self.last = Some((status.message().to_owned(), Instant::now()));
@@ -40,7 +40,7 @@ impl Warnings {
     }
 
     /// Logs that the registry answers again.
-    pub(super) fn of_answer(&mut self, name: &str, instances: usize) {
+    pub(super) fn warn_answer(&mut self, name: &str, instances: usize) {
         if std::mem::take(&mut self.is_lost) {
             tracing::info!(target: TARGET, client = name, instances, "registry recovered");
         }
@@ -53,7 +53,7 @@ impl Warnings {
     }
 
     /// Logs the entries of a set that cannot be called.
-    pub(super) fn of_unusable(&mut self, name: &str, unusable: &[(Instance, Status)]) {
+    pub(super) fn warn_unusable(&mut self, name: &str, unusable: &[(Instance, Status)]) {
         if self.named.len() > MOST_REMEMBERED {
             self.named.clear();
         }
@@ -79,7 +79,7 @@ mod tests {
         for tenth in 0..650 {
             let message = if tenth < 620 { "down" } else { "nonsense" };
             logged += usize::from(warnings.is_due(message));
-            warnings.of_registry("x", &Status::unavailable(message));
+            warnings.warn_registry("x", &Status::unavailable(message));
             tokio::time::advance(Duration::from_millis(100)).await;
         }
         // At the start, after a minute, and when the message changes.
@@ -91,11 +91,11 @@ mod tests {
         let mut warnings = Warnings::default();
         let bad = |n: usize| (Instance::tcp(format!("bad-{n}")), Status::invalid_argument("no port"));
         for _ in 0..3 {
-            warnings.of_unusable("x", &[bad(1), bad(2), bad(1)]);
+            warnings.warn_unusable("x", &[bad(1), bad(2), bad(1)]);
         }
         assert_eq!(warnings.named.len(), 2);
         for set in 0..4 {
-            warnings.of_unusable("x", &(0..9_000).map(|n| bad(set * 9_000 + n)).collect::<Vec<_>>());
+            warnings.warn_unusable("x", &(0..9_000).map(|n| bad(set * 9_000 + n)).collect::<Vec<_>>());
         }
         assert!(warnings.named.len() <= MOST_REMEMBERED + 9_000);
     }

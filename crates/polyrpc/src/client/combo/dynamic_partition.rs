@@ -42,7 +42,7 @@ impl DynamicPartition {
             known: ArcSwapOption::empty(),
             clients: Mutex::default(),
         };
-        Client::of(dynamic, defaults)
+        Client::from_combo(dynamic, defaults)
     }
 
     async fn call(&self, mut call: OutgoingCall<'_>) -> Result<Response<Body>, Status> {
@@ -100,7 +100,7 @@ impl DynamicPartition {
     }
 
     fn client_of(&self, of: usize) -> Result<Client> {
-        Ok(Client::of(self.common.parallel(&self.partitions, of)?, (*self.defaults).clone()))
+        Ok(Client::from_combo(self.common.parallel(&self.partitions, of)?, (*self.defaults).clone()))
     }
 }
 

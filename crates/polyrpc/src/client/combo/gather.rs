@@ -23,7 +23,7 @@ pub(in crate::client) struct CompletionBounds {
 impl CompletionBounds {
     /// Returns the bounds for this number of parts, failures first (brpc `parallel_channel.cpp`: `success_limit` counts
     /// only if `fail_limit` is not set).
-    fn of(self, parts: usize) -> (usize, usize) {
+    fn resolve(self, parts: usize) -> (usize, usize) {
         match (self.fail, self.success) {
             (Some(fail), _) => (fail.clamp(1, parts), parts),
             (None, Some(success)) => (parts, success.clamp(1, parts)),
@@ -54,7 +54,7 @@ pub(in crate::client) async fn gather<O, N: fmt::Display>(
 ) -> Result<Response<Body>, Status> {
     let mut parts: FuturesUnordered<_> = parts.into_iter().collect();
     let count = parts.len();
-    let (fail, success) = bounds.of(count.max(1));
+    let (fail, success) = bounds.resolve(count.max(1));
     let mut failures = PartFailures { named, of: count, failed: Vec::new(), answered: false };
     let (mut whole, mut successes, mut format) = (None, 0, Format::default());
     while let Some(PartOutcome { of, result }) = parts.next().await {
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn limits_equal_those_of_brpc() {
-        let bounds = |fail, success| CompletionBounds { fail, success }.of(3);
+        let bounds = |fail, success| CompletionBounds { fail, success }.resolve(3);
         assert_eq!(bounds(None, None), (3, 3));
         assert_eq!(bounds(Some(0), None), (1, 3));
         assert_eq!(bounds(Some(9), Some(1)), (3, 3));

@@ -61,7 +61,7 @@ pub(super) trait Combo: fmt::Debug + Send + Sync + 'static {
 
 impl Client {
     /// Creates a client whose calls are made by a combination and encoded with these defaults.
-    pub(super) fn of(combo: impl Combo, defaults: CallDefaults) -> Self {
+    pub(super) fn from_combo(combo: impl Combo, defaults: CallDefaults) -> Self {
         Self {
             backend: Backend::Combo(std::sync::Arc::new(combo)),
             defaults: defaults.into(),

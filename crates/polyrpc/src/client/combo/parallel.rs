@@ -73,7 +73,7 @@ impl Parallel {
         };
         let mut defaults = (*first.client.defaults).clone();
         defaults.timeout = self.timeout.unwrap_or(defaults.timeout);
-        Ok(Client::of(ParallelCombo::new(self.subs, self.bounds), defaults))
+        Ok(Client::from_combo(ParallelCombo::new(self.subs, self.bounds), defaults))
     }
 }
 

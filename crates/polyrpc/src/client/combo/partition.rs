@@ -43,7 +43,7 @@ impl Partition {
     /// Creates a builder with this number of partitions. `template` creates the client of each partition; that client must use
     /// discovery, whose servers are split among the partitions.
     pub fn new(parts: usize, template: impl Fn() -> Result<Builder> + Send + Sync + 'static) -> Self {
-        Self::of(Some(parts), template)
+        Self::with_parts(Some(parts), template)
     }
 
     /// Creates a builder with a changing number of partitions: brpc's `DynamicPartitionChannel`.
@@ -65,10 +65,13 @@ impl Partition {
     /// # }
     /// ```
     pub fn dynamic(template: impl Fn() -> Result<Builder> + Send + Sync + 'static) -> Self {
-        Self::of(None, template)
+        Self::with_parts(None, template)
     }
 
-    fn of(parts: Option<usize>, template: impl Fn() -> Result<Builder> + Send + Sync + 'static) -> Self {
+    fn with_parts(
+        parts: Option<usize>,
+        template: impl Fn() -> Result<Builder> + Send + Sync + 'static,
+    ) -> Self {
         Self {
             parts,
             template: Box::new(template),
@@ -131,7 +134,7 @@ impl Partition {
         }
         let (partitions, defaults) = Partitions::new(template, parse)?;
         Ok(match parts {
-            Some(parts) => Client::of(common.parallel(&partitions, parts)?, defaults),
+            Some(parts) => Client::from_combo(common.parallel(&partitions, parts)?, defaults),
             None => DynamicPartition::client(partitions, common, defaults),
         })
     }

@@ -49,7 +49,7 @@ impl Selective {
 
     /// Returns the client that makes the calls. It follows later additions and removals.
     pub fn client(&self) -> Client {
-        Client::of(Choice(self.inner.clone()), (*self.defaults).clone())
+        Client::from_combo(Choice(self.inner.clone()), (*self.defaults).clone())
     }
 
     /// Adds a client under a name; replaces a client of the same name.

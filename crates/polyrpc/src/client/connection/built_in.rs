@@ -37,7 +37,7 @@ const BUILT_IN: [(Protocol, Build); 7] = [
 /// # Errors
 ///
 /// If the protocol is not a built-in one, or the parameters of its URL contradict each other.
-pub(in crate::client) fn of(
+pub(in crate::client) fn session_factory(
     protocol: Protocol,
     context: SessionContext,
     options: Options,

@@ -240,7 +240,7 @@ impl Client {
     ) -> Result<CallAttempt<'a>, Status> {
         match &self.backend {
             Backend::Network(pool) => Ok(CallAttempt::new(pool, call, routing.wait_for_ready, keep)),
-            Backend::Channel(channel) => Ok(CallAttempt::over_channel(channel, call, routing)),
+            Backend::Channel(channel) => Ok(CallAttempt::through_channel(channel, call, routing)),
             Backend::Server(server) => {
                 Ok(CallAttempt::new(server.pool(), call, routing.wait_for_ready, keep))
             }

@@ -77,7 +77,7 @@ impl Client {
             Backend::Server(server) => acquire_from(server.pool()).await,
             Backend::Channel(channel) => {
                 let call = Call::new("", topic, Format::Raw, Bytes::new());
-                CallAttempt::over_channel(channel, call, RoutingOptions::default()).connect().await
+                CallAttempt::through_channel(channel, call, RoutingOptions::default()).connect().await
             }
             Backend::Combo(_) | Backend::Mock(_) => {
                 Err(Status::unimplemented("there is no server to subscribe to"))

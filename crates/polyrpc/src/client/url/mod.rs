@@ -49,11 +49,11 @@ impl Url {
         if let Some(word) = scheme.registry().map_err(wrong)? {
             return Err(discovery::how_to_add(word).unwrap_or_else(|| wrong(scheme.unknown_words())));
         }
-        Self::of_server(&scheme, rest).map_err(wrong)
+        Self::parse_server(&scheme, rest).map_err(wrong)
     }
 
     /// Parses the URL of a service whose servers are discovered otherwise: the part after `://` is only a name.
-    pub(crate) fn of_service(text: &str, known: &[Protocol]) -> Result<Self, Status> {
+    pub(crate) fn parse_service(text: &str, known: &[Protocol]) -> Result<Self, Status> {
         let wrong = |why: String| invalid(text, &why);
         let (scheme, rest) = text.split_once("://").unwrap_or((text, ""));
         let scheme = Scheme::parse(scheme, known).map_err(wrong)?;
@@ -61,10 +61,10 @@ impl Url {
             return Err(wrong(scheme.unknown_words()));
         }
         let query = rest.split_once('?').map_or("", |(_, query)| query);
-        Self::of_instances(&scheme, query).map_err(wrong)
+        Self::parse_instances(&scheme, query).map_err(wrong)
     }
 
-    fn of_server(scheme: &Scheme, rest: &str) -> Result<Self, String> {
+    fn parse_server(scheme: &Scheme, rest: &str) -> Result<Self, String> {
         if rest.contains('#') {
             return Err("a fragment (`#`) is not allowed here; in a path or a value write %23".to_owned());
         }
@@ -92,11 +92,11 @@ impl Url {
             }
             (None, http_path) => http_path,
         };
-        Ok(Self::new(scheme, address, Selection { http_path, ..selection }).over_its_network())
+        Ok(Self::new(scheme, address, Selection { http_path, ..selection }).with_network_transport())
     }
 
     /// Creates the URL of servers that a registry lists.
-    fn of_instances(scheme: &Scheme, query: &str) -> Result<Self, String> {
+    fn parse_instances(scheme: &Scheme, query: &str) -> Result<Self, String> {
         let selection = Selection::parse(query, scheme.protocol.descriptor(), scheme.name)?;
         let address = match selection.transport {
             None | Some(Transport::Tcp | Transport::Ws | Transport::HttpConnect) => Address::Tcp,
@@ -129,7 +129,7 @@ impl Url {
     }
 
     /// QUIC includes TLS, so a second layer of TLS is not needed.
-    fn over_its_network(mut self) -> Self {
+    fn with_network_transport(mut self) -> Self {
         self.tls &= !matches!(self.address, Address::Quic(_));
         self
     }
@@ -174,7 +174,7 @@ impl Url {
                 }
             },
         }
-        Ok(url.over_its_network())
+        Ok(url.with_network_transport())
     }
 
     /// Returns the path of the `CONNECT` that is sent before the session is created.
@@ -268,7 +268,7 @@ impl<'a> DiscoveryUrl<'a> {
 
     /// Returns the URL settings for the servers that the registry lists.
     pub(crate) fn url(&self) -> Result<Url, Status> {
-        Url::of_instances(&self.scheme, &self.query).map_err(|why| invalid(self.text, &why))
+        Url::parse_instances(&self.scheme, &self.query).map_err(|why| invalid(self.text, &why))
     }
 }
 

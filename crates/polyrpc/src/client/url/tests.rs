@@ -303,7 +303,7 @@ fn unknown_registry_word_is_rejected() {
         ("net-rpc+http+json://h:1", "`+http+json`: a URL has at most one registry"),
     ] {
         assert_refused(parse(text), text, why);
-        assert_refused(Url::of_service(text, &known()), text, why);
+        assert_refused(Url::parse_service(text, &known()), text, why);
     }
 }
 
@@ -386,14 +386,14 @@ fn url_and_registry_entry_select_the_address_of_an_instance() {
 #[test]
 fn service_url_accepts_parameters_and_any_name() {
     for text in ["rpcx", "rpcx://arith", "rpcx://h:1", "rpcx://arith?transport=ws"] {
-        assert!(Url::of_service(text, &known()).is_ok(), "{text}");
+        assert!(Url::parse_service(text, &known()).is_ok(), "{text}");
     }
     for (text, why) in [
         ("ftp://arith", "unknown protocol `ftp`: want"),
         ("rpcx://arith?trnsport=ws", "the parameter `trnsport` is unknown"),
         ("rpcx+etcd://arith", "`+etcd` "),
     ] {
-        assert_refused(Url::of_service(text, &known()), text, why);
+        assert_refused(Url::parse_service(text, &known()), text, why);
     }
 }
 

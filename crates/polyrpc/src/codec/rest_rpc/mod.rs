@@ -31,7 +31,7 @@ pub(crate) fn encode_arguments(
     arguments: &(impl Serialize + ?Sized),
     format: Format,
 ) -> Result<Body, Status> {
-    let shape = ValueKind::of_value(arguments);
+    let shape = ValueKind::from_value(arguments);
     let (positional, bytes) = match (format, shape) {
         (Format::RestRpc, _) => (true, write_arguments(arguments, shape)?),
         (_, ValueKind::Nothing) => (true, Bytes::from_static(EMPTY_LIST)),
@@ -50,7 +50,7 @@ where
     if format != Format::RestRpc {
         return encode_arguments(request, format);
     }
-    let bytes = match text::write(request, ValueKind::of_value(request) == ValueKind::List) {
+    let bytes = match text::write(request, ValueKind::from_value(request) == ValueKind::List) {
         WriteOutcome::Text(text) => text,
         WriteOutcome::Wrong(error) => return Err(unwritable(&error)),
         WriteOutcome::NotBasic => {
@@ -101,7 +101,7 @@ pub(super) fn read_value<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<
 
 /// Encodes a result for versions up to v0.20: MessagePack, and nothing if there is no result.
 pub(super) fn write_packed(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
-    match ValueKind::of_value(value) {
+    match ValueKind::from_value(value) {
         ValueKind::Nothing => Ok(Bytes::new()),
         ValueKind::Text => pack_text(value),
         ValueKind::List | ValueKind::Sole => encode(value, Format::MessagePackArray),

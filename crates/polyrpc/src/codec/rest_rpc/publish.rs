@@ -14,7 +14,7 @@ use super::value_kind::ValueKind;
 
 /// Encodes a value to publish.
 pub(crate) fn publish(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
-    let packed = match ValueKind::of_value(value) {
+    let packed = match ValueKind::from_value(value) {
         ValueKind::Text => pack_text(value)?,
         _ => encode(value, Format::MessagePackArray)?,
     };

@@ -21,16 +21,16 @@ pub(super) enum ReadOutcome<T> {
 
 /// Decodes a value of a basic type; `listed`: as the only member of a tuple.
 pub(super) fn read<T: DeserializeOwned>(text: &[u8], listed: bool) -> ReadOutcome<T> {
-    ReadOutcome::of(T::deserialize(Text { text, listed, kinds: Kinds::All }))
+    ReadOutcome::from_result(T::deserialize(Text { text, listed, kinds: Kinds::All }))
 }
 
 /// Decodes a value of a text type.
 pub(super) fn read_string<T: DeserializeOwned>(text: &[u8]) -> ReadOutcome<T> {
-    ReadOutcome::of(T::deserialize(Text { text, listed: false, kinds: Kinds::Strings }))
+    ReadOutcome::from_result(T::deserialize(Text { text, listed: false, kinds: Kinds::Strings }))
 }
 
 impl<T> ReadOutcome<T> {
-    fn of(result: Result<T, Error>) -> Self {
+    fn from_result(result: Result<T, Error>) -> Self {
         match result {
             Ok(value) => Self::Value(value),
             Err(Error::NotBasic) => Self::NotBasic,

@@ -20,7 +20,7 @@ pub(super) enum ValueKind {
 
 impl ValueKind {
     /// Serializes the value just far enough to determine its kind.
-    pub(super) fn of_value(value: &(impl Serialize + ?Sized)) -> Self {
+    pub(super) fn from_value(value: &(impl Serialize + ?Sized)) -> Self {
         let ask = |readable| value.serialize(KindProbe { readable }).unwrap_or_else(|kind| kind);
         match ask(true) {
             ProbedKind(Some(shape)) => shape,
@@ -178,19 +178,19 @@ mod tests {
 
     #[test]
     fn invalid_utf8_is_of_kind_text() {
-        assert_eq!(ValueKind::of_value(&ByteString::from(b"\xff".to_vec())), ValueKind::Text);
-        assert_eq!(ValueKind::of_value(&ByteString::from("text")), ValueKind::Sole);
+        assert_eq!(ValueKind::from_value(&ByteString::from(b"\xff".to_vec())), ValueKind::Text);
+        assert_eq!(ValueKind::from_value(&ByteString::from("text")), ValueKind::Sole);
     }
 
     #[test]
     fn only_a_tuple_is_an_argument_list() {
-        assert_eq!(ValueKind::of_value(&()), ValueKind::Nothing);
-        assert_eq!(ValueKind::of_value(&(1, "a")), ValueKind::List);
-        assert_eq!(ValueKind::of_value(&("a",)), ValueKind::List);
-        assert_eq!(ValueKind::of_value("a"), ValueKind::Sole);
-        assert_eq!(ValueKind::of_value(&std::net::Ipv4Addr::LOCALHOST), ValueKind::Sole);
-        assert_eq!(ValueKind::of_value(&vec![1, 2]), ValueKind::Sole);
-        assert_eq!(ValueKind::of_value(&Some(1)), ValueKind::Sole);
-        assert_eq!(ValueKind::of_value(&std::collections::BTreeMap::from([(1, 2)])), ValueKind::Sole);
+        assert_eq!(ValueKind::from_value(&()), ValueKind::Nothing);
+        assert_eq!(ValueKind::from_value(&(1, "a")), ValueKind::List);
+        assert_eq!(ValueKind::from_value(&("a",)), ValueKind::List);
+        assert_eq!(ValueKind::from_value("a"), ValueKind::Sole);
+        assert_eq!(ValueKind::from_value(&std::net::Ipv4Addr::LOCALHOST), ValueKind::Sole);
+        assert_eq!(ValueKind::from_value(&vec![1, 2]), ValueKind::Sole);
+        assert_eq!(ValueKind::from_value(&Some(1)), ValueKind::Sole);
+        assert_eq!(ValueKind::from_value(&std::collections::BTreeMap::from([(1, 2)])), ValueKind::Sole);
     }
 }

@@ -13,7 +13,7 @@ use domain::resolv::stub::conf::{ResolvConf, ServerConf, Transport};
 use polyrpc_core::Status;
 use tokio::task::spawn_blocking;
 
-use crate::discovery::host_list::{by_the_system, of_one_family};
+use crate::discovery::host_list::{keep_one_family, system_lookup};
 use crate::runtime::AbortOnDrop;
 
 /// Resolver that uses DNS, and the system where DNS does not apply.
@@ -214,9 +214,9 @@ fn unreadable(error: ParseError) -> Status {
 }
 
 async fn looked_up(host: &str) -> Result<Lookup<IpAddr>, Status> {
-    match by_the_system(host.trim_end_matches('.').to_owned()).await {
+    match system_lookup(host.trim_end_matches('.').to_owned()).await {
         Ok(addresses) if addresses.is_empty() => Err(Status::not_found(format!("`{host}` has no address"))),
-        Ok(addresses) => Ok(Lookup { records: of_one_family(addresses), ttl: UNTOLD }),
+        Ok(addresses) => Ok(Lookup { records: keep_one_family(addresses), ttl: UNTOLD }),
         Err(error) => Err(Status::unavailable(format!("cannot look `{host}` up: {error}"))),
     }
 }

@@ -64,7 +64,7 @@ impl Mdns {
     ///
     /// If it is no valid DNS name.
     pub fn domain(mut self, domain: &str) -> Result<Self> {
-        self.names = Names::of(domain)?;
+        self.names = Names::new(domain)?;
         Ok(self)
     }
 

@@ -23,7 +23,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn of(domain: &str) -> Result<Self, Status> {
+    pub(super) fn new(domain: &str) -> Result<Self, Status> {
         let domain = domain.trim_matches('.');
         let kind = name(&format!("{KIND}.{domain}."))?;
         Ok(Self { kind, domain: domain.to_owned() })
@@ -42,7 +42,7 @@ impl Names {
 
 impl Default for Names {
     fn default() -> Self {
-        Self::of("local").expect("the usual domain is a name")
+        Self::new("local").expect("the usual domain is a name")
     }
 }
 

@@ -47,7 +47,7 @@ fn announcement_round_trips() {
             announced,
             [Announcement { service: entry.service.clone(), instance: entry.instance.clone() }]
         );
-        assert!(packet::announced(&packet, &Names::of("other.").unwrap()).is_empty());
+        assert!(packet::announced(&packet, &Names::new("other.").unwrap()).is_empty());
         let leaving = packet::announcement(&names, &entry, 0, false).unwrap();
         assert!(packet::announced(&leaving, &names).is_empty());
         // Truncated or corrupted packets must not panic.
@@ -90,7 +90,7 @@ fn only_queries_for_rpcx_services_are_answered() {
     let names = Names::default();
     let packet = Query::query(&names).unwrap();
     assert_eq!(Query::read(&packet, &names), Some(Query { id: 0, wants_unicast: true }));
-    assert_eq!(Query::read(&packet, &Names::of("other").unwrap()), None);
+    assert_eq!(Query::read(&packet, &Names::new("other").unwrap()), None);
     let answer = packet::announcement(&names, &entry("S", "tcp@h:1", ""), 0, true).unwrap();
     assert_eq!(Query::read(&answer, &names), None);
 }
@@ -100,7 +100,7 @@ fn url_names_a_service_and_an_optional_domain() {
     let mdns: Mdns = "Arith".parse().unwrap();
     assert_eq!((&*mdns.service, mdns.names), ("Arith", Names::default()));
     let mdns: Mdns = "example./a.Arith".parse().unwrap();
-    assert_eq!((&*mdns.service, mdns.names), ("a.Arith", Names::of("example").unwrap()));
+    assert_eq!((&*mdns.service, mdns.names), ("a.Arith", Names::new("example").unwrap()));
     for wrong in ["", "local./", "a..b/Arith"] {
         assert!(wrong.parse::<Mdns>().is_err(), "{wrong}");
     }

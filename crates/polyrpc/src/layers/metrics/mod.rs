@@ -268,7 +268,7 @@ impl Metrics {
 
     /// Returns the counts of every method so far, sorted by name, clients' first.
     pub fn methods(&self) -> Vec<MethodStats> {
-        self.0.table.all().into_iter().map(MethodStats::of).collect()
+        self.0.table.all().into_iter().map(MethodStats::new).collect()
     }
 }
 
@@ -387,7 +387,7 @@ pub struct MethodStats {
 }
 
 impl MethodStats {
-    fn of(series: &series::Series) -> Self {
+    fn new(series: &series::Series) -> Self {
         let (key, totals) = (&series.key, series.totals());
         Self {
             side: key.side,

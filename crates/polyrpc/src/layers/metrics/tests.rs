@@ -101,8 +101,8 @@ fn names_that_callers_invent_never_take_the_room_of_declared_methods() {
         count(&metrics, &begun(Side::Server, "Own", &name), 1, None);
     }
     let methods = metrics.methods();
-    let of = |service: &str| methods.iter().filter(|method| method.service == service).count();
-    assert_eq!((of("Svc"), of("Arith"), of("Own")), (10, 1, 29));
+    let count = |service: &str| methods.iter().filter(|method| method.service == service).count();
+    assert_eq!((count("Svc"), count("Arith"), count("Own")), (10, 1, 29));
     let other = methods.iter().find(|method| method.method == "other").unwrap();
     assert_eq!(other.succeeded, 991);
     assert!(methods.iter().any(|method| method.method == "9" && method.service == "Svc"), "they keep it");

@@ -14,7 +14,7 @@ use crate::{call, service};
 
 /// Returns all metrics, with names and labels of our own.
 pub(super) fn families(table: &Table, servers: Option<call::Totals>, now: Instant) -> Vec<Family> {
-    let all: Vec<_> = table.all().into_iter().map(|series| SeriesSnapshot::of(series, now)).collect();
+    let all: Vec<_> = table.all().into_iter().map(|series| SeriesSnapshot::new(series, now)).collect();
     let family =
         |name: &'static str, kind, help: &'static str, value: &dyn Fn(&SeriesSnapshot<'_>) -> Value| {
             let mut family = Family::new(name, kind, help);
@@ -50,7 +50,7 @@ pub(super) fn families(table: &Table, servers: Option<call::Totals>, now: Instan
         ),
     ];
     if let Some(servers) = servers {
-        families.extend(of_servers(&servers));
+        families.extend(server_families(&servers));
     }
     let version = vec![("version".into(), env!("CARGO_PKG_VERSION").into())];
     let build = Family::new("polyrpc_build_info", Kind::Gauge, "The version of PolyRPC; always 1.");
@@ -72,7 +72,7 @@ const QUANTILES: [(&str, f64); 5] =
     [("0.8", 0.8), ("0.9", 0.9), ("0.99", 0.99), ("0.999", 0.999), ("0.9999", 0.9999)];
 
 impl<'a> SeriesSnapshot<'a> {
-    fn of(series: &'a Series, now: Instant) -> Self {
+    fn new(series: &'a Series, now: Instant) -> Self {
         let totals = series.totals();
         let (recent, lately) = series.recent(&totals, now);
         Self { key: &series.key, totals, recent, lately }
@@ -119,7 +119,7 @@ fn outcomes(all: &[SeriesSnapshot<'_>]) -> Family {
 }
 
 /// Returns the metrics of servers as a whole.
-fn of_servers(servers: &call::Totals) -> Vec<Family> {
+fn server_families(servers: &call::Totals) -> Vec<Family> {
     let call::Totals { used, .. } = servers;
     let mut families: Vec<_> = [
         ("polyrpc_connections", "Open connections.", servers.connections),
@@ -171,7 +171,7 @@ pub(super) fn brpc(table: &Table, name: &str, since: Instant, now: Instant) -> S
     let mut server = Totals::default();
     let mut failed_lately = 0.0;
     for series in table.all().into_iter().filter(|series| series.key.side == Side::Server) {
-        let snapshot = SeriesSnapshot::of(series, now);
+        let snapshot = SeriesSnapshot::new(series, now);
         server.merge(&snapshot.totals);
         failed_lately += per_second(snapshot.recent.failures(), snapshot.lately);
         let Key { service, method, .. } = snapshot.key;

@@ -33,11 +33,11 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) async fn of(service: impl Service) -> Self {
-        Self::within(Limits::default(), service).await
+    pub(super) async fn new(service: impl Service) -> Self {
+        Self::with_limits(Limits::default(), service).await
     }
 
-    pub(super) async fn within(limits: Limits, service: impl Service) -> Self {
+    pub(super) async fn with_limits(limits: Limits, service: impl Service) -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut router = Router::default();
         router.service(service);

@@ -63,14 +63,14 @@ fn handing_over(name: &str) -> (ServiceBuilder, mpsc::UnboundedReceiver<Streamin
 
 #[tokio::test]
 async fn unary_call_can_arrive_in_pieces() {
-    let mut peer = Peer::of(service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
+    let mut peer = Peer::new(service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
     peer.send_frames("open 1 Echo\nmessage 1 hello\nend 1\n").await;
     peer.expect_frames("consumed 1 5\nreply 1 hello\n").await;
 }
 
 #[tokio::test]
 async fn unary_call_requires_exactly_one_message() {
-    let mut peer = Peer::of(service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
+    let mut peer = Peer::new(service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
     peer.send_frames("open 1 Echo\nend 1\n").await;
     peer.expect_frames("failed 1 unimplemented\n").await;
     peer.send_frames("open 2 Echo\nmessage 2 one\nmessage 2 two\n").await;
@@ -79,7 +79,7 @@ async fn unary_call_requires_exactly_one_message() {
 
 #[tokio::test]
 async fn unknown_method_is_rejected_before_any_message() {
-    let mut peer = Peer::of(service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
+    let mut peer = Peer::new(service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
     peer.send_frames("open 1 Nothing\n").await;
     peer.expect_frames("failed 1 unimplemented\n").await;
     // Messages that were already on their way are credited to the peer and dropped.
@@ -100,7 +100,7 @@ async fn server_stream_answers_with_many_messages() {
         (cx, Ok(Streaming::from_stream(messages)))
     };
     let service = service().server_streaming::<Raw, Bytes, Bytes, _, _>("Numbers", numbers);
-    let mut peer = Peer::of(service).await;
+    let mut peer = Peer::new(service).await;
     let answer =
         "begin 1 key=head\nmessage 1 x\nmessage 1 x\nmessage 1 last\nfinish 1 ok key=tail late=too\n";
     peer.send_frames("room 1 9\ncall 1 Numbers x\n").await;
@@ -122,7 +122,7 @@ async fn client_stream_is_answered_with_one_message() {
         }
     };
     let service = service().client_streaming::<Raw, Bytes, Bytes, _, _>("Join", join);
-    let mut peer = Peer::of(service).await;
+    let mut peer = Peer::new(service).await;
     peer.send_frames("open 1 Join\nmessage 1 a\nmessage 1 b\nend 1\n").await;
     peer.expect_frames("consumed 1 2\nreply 1 ab\n").await;
     peer.send_frames("call 2 Join c\nopen 3 Join\nend 3\n").await;
@@ -132,7 +132,7 @@ async fn client_stream_is_answered_with_one_message() {
 #[tokio::test]
 async fn both_sides_send_concurrently() {
     let echo = |cx: Context, requests: Streaming<Bytes>| async move { (cx, Ok(requests)) };
-    let mut peer = Peer::of(service().bidi_streaming::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
+    let mut peer = Peer::new(service().bidi_streaming::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
     peer.send_frames("room 1 9\nopen 1 Echo\n").await;
     peer.expect_frames("begin 1\n").await;
     for _ in 0..3 {
@@ -152,7 +152,7 @@ async fn handler_produces_only_what_the_window_holds() {
         async { (cx, Ok(messages)) }
     };
     let echo = service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo);
-    let mut peer = Peer::of(echo.server_streaming::<Raw, Bytes, Bytes, _, _>("Endless", endless)).await;
+    let mut peer = Peer::new(echo.server_streaming::<Raw, Bytes, Bytes, _, _>("Endless", endless)).await;
     peer.send_frames("call 1 Endless x\n").await;
     peer.expect_frames("begin 1\n").await;
     // The connection is not blocked.
@@ -178,7 +178,7 @@ async fn peer_that_does_not_read_applies_backpressure() {
     };
     let service = service().server_streaming::<Raw, Bytes, Bytes, _, _>("Large", large);
     let limits = Limits { unsent: 16 << 10, ..Limits::default() };
-    let mut peer = Peer::within(limits, service).await;
+    let mut peer = Peer::with_limits(limits, service).await;
     peer.send_frames("room 1 5000\ncall 1 Large x\n").await;
     peer.expect_frames("begin 1\n").await;
     assert!(made.load(Ordering::Relaxed) < 4096);
@@ -189,7 +189,7 @@ async fn peer_that_does_not_read_applies_backpressure() {
 #[tokio::test]
 async fn window_is_credited_only_when_a_message_is_consumed() {
     let (service, mut calls) = handing_over("Take");
-    let mut peer = Peer::of(service.method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
+    let mut peer = Peer::new(service.method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
     peer.send_frames("room 1 9\nopen 1 Take\nmessage 1 one\nmessage 1 three\ncall 2 Echo x\n").await;
     peer.expect_frames("reply 2 x\nbegin 1\n").await;
     let mut requests = calls.recv().await.unwrap();
@@ -214,7 +214,7 @@ async fn cancelled_call_drops_its_handler() {
             std::future::pending().await
         }
     };
-    let mut peer = Peer::of(service().method::<Raw, Bytes, Bytes, _, _>("Hang", hang)).await;
+    let mut peer = Peer::new(service().method::<Raw, Bytes, Bytes, _, _>("Hang", hang)).await;
     peer.send_frames("call 1 Hang x\n").await;
     assert!(gone.try_recv().is_err());
     peer.send_frames("cancel 1\n").await;
@@ -224,7 +224,7 @@ async fn cancelled_call_drops_its_handler() {
 #[tokio::test]
 async fn cancelled_stream_drops_its_messages_and_fails_its_reader() {
     let (service, mut calls) = handing_over("Take");
-    let mut peer = Peer::of(service).await;
+    let mut peer = Peer::new(service).await;
     peer.send_frames("open 1 Take\n").await;
     peer.expect_frames("begin 1\n").await;
     let mut requests = calls.recv().await.unwrap();
@@ -248,7 +248,7 @@ async fn blocking_handler_observes_cancellation() {
             (cx, Ok(body))
         }
     };
-    let mut peer = Peer::of(service().blocking_method::<Raw, Bytes, Bytes, _, _>("Wait", wait)).await;
+    let mut peer = Peer::new(service().blocking_method::<Raw, Bytes, Bytes, _, _>("Wait", wait)).await;
     peer.send_frames("call 1 Wait x\n").await;
     started.recv().await.unwrap();
     peer.send_frames("cancel 1\n").await;
@@ -258,7 +258,7 @@ async fn blocking_handler_observes_cancellation() {
 #[tokio::test]
 async fn closed_connection_ends_its_streams() {
     let (service, mut calls) = handing_over("Take");
-    let mut peer = Peer::of(service).await;
+    let mut peer = Peer::new(service).await;
     peer.send_frames("open 1 Take\n").await;
     peer.expect_frames("begin 1\n").await;
     let mut requests = calls.recv().await.unwrap();
@@ -269,7 +269,7 @@ async fn closed_connection_ends_its_streams() {
 #[tokio::test(start_paused = true)]
 async fn deadline_ends_a_stream_and_pending_reads() {
     let (service, _calls) = handing_over("Take");
-    let mut peer = Peer::of(service.method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
+    let mut peer = Peer::new(service.method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
     peer.send_frames("within 1000\nopen 1 Take\n").await;
     peer.expect_frames("begin 1\nfinish 1 deadline exceeded\n").await;
     peer.send_frames("within 1000\nopen 2 Echo\nmessage 2 x\n").await;
@@ -286,7 +286,7 @@ async fn error_ends_the_stream_after_earlier_messages() {
     let service = service()
         .server_streaming::<Raw, Bytes, Bytes, _, _>("Fails", fails)
         .server_streaming::<Raw, Bytes, Bytes, _, _>("Refuses", refuses);
-    let mut peer = Peer::of(service).await;
+    let mut peer = Peer::new(service).await;
     // Whether there is room or not: the end must not wait for it.
     peer.send_frames("call 1 Fails x\n").await;
     peer.expect_frames("begin 1\nmessage 1 one\nfinish 1 not found\n").await;
@@ -304,7 +304,7 @@ async fn panic_fails_its_call_only() {
         (cx, Ok(Streaming::from_stream(messages)))
     };
     let echo = service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo);
-    let mut peer = Peer::of(echo.server_streaming::<Raw, Bytes, Bytes, _, _>("Panics", panics)).await;
+    let mut peer = Peer::new(echo.server_streaming::<Raw, Bytes, Bytes, _, _>("Panics", panics)).await;
     peer.send_frames("call 1 Panics x\n").await;
     peer.expect_frames("begin 1\nmessage 1 one\nfinish 1 internal\n").await;
     peer.send_frames("call 2 Echo x\n").await;
@@ -315,7 +315,7 @@ async fn panic_fails_its_call_only() {
 async fn full_connection_still_reads_open_streams() {
     let (service, mut calls) = handing_over("Take");
     let limits = Limits { in_flight_per_connection: 1, streams_per_connection: 1, ..Limits::default() };
-    let mut peer = Peer::within(limits, service).await;
+    let mut peer = Peer::with_limits(limits, service).await;
     peer.send_frames("open 1 Take\nopen 2 Take\nmessage 1 one\n").await;
     peer.expect_frames("failed 2 resource exhausted\nbegin 1\n").await;
     let mut requests = calls.recv().await.unwrap();
@@ -339,7 +339,7 @@ async fn protocol_without_streams_rejects_them() {
 
 #[tokio::test]
 async fn peer_that_violates_the_protocol_is_closed_soon() {
-    let mut peer = Peer::of(service()).await;
+    let mut peer = Peer::new(service()).await;
     peer.send_frames("nonsense 1\n").await;
     peer.flood().await;
 }

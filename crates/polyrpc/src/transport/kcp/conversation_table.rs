@@ -92,7 +92,7 @@ impl ConversationTable {
     pub(super) fn insert(&mut self, conv: u32, conversation: Arc<Conversation>, is_validated: bool) {
         let peer = conversation.peer();
         let mut member = Member { conv, conversation: conversation.clone(), unvalidated: None };
-        let counts = self.networks.entry(Network::of(peer.ip())).or_default();
+        let counts = self.networks.entry(Network::new(peer.ip())).or_default();
         match is_validated {
             true => counts.validated += 1,
             false => {
@@ -191,11 +191,11 @@ impl ConversationTable {
 
     /// Removes the oldest without a validated address, of the newcomer's network if that has more than its share.
     pub(super) fn evict(&mut self, newcomer: SocketAddr, most: usize) -> Option<Arc<Conversation>> {
-        let network = Network::of(newcomer.ip());
+        let network = Network::new(newcomer.ip());
         let is_own = self.is_network_crowded(newcomer, most);
         let mut candidates = self.unvalidated.values();
         let is_candidate =
-            |candidate: &&Arc<Conversation>| !is_own || Network::of(candidate.peer().ip()) == network;
+            |candidate: &&Arc<Conversation>| !is_own || Network::new(candidate.peer().ip()) == network;
         let oldest = candidates.find(is_candidate)?.clone();
         self.remove(&oldest);
         Some(oldest)
@@ -209,12 +209,12 @@ impl ConversationTable {
         newcomer: &Arc<Conversation>,
         most: usize,
     ) -> Vec<Arc<Conversation>> {
-        let own = Network::of(newcomer.peer().ip());
+        let own = Network::new(newcomer.peer().ip());
         let is_majority = self.counts(own).validated > most / 2;
         let mut waiting = Vec::new();
         let mut lowest = EvictionClass::Stuck;
         for conversation in self.others(newcomer) {
-            let network = Network::of(conversation.peer().ip());
+            let network = Network::new(conversation.peer().ip());
             let (class, since) = conversation.eviction();
             if class > lowest || is_majority && network != own {
                 continue;
@@ -241,11 +241,11 @@ impl ConversationTable {
     ) -> Option<Arc<Conversation>> {
         let is_majority = |(_, counts): &(&Network, &NetworkCounts)| counts.validated > most / 2;
         let (&largest, _) = self.networks.iter().find(is_majority)?;
-        if largest == Network::of(newcomer.peer().ip()) {
+        if largest == Network::new(newcomer.peer().ip()) {
             return None;
         }
         let others = self.others(newcomer);
-        let others = others.filter(|conversation| Network::of(conversation.peer().ip()) == largest);
+        let others = others.filter(|conversation| Network::new(conversation.peer().ip()) == largest);
         let evicted = others.min_by_key(|conversation| conversation.eviction())?.clone();
         self.remove(&evicted);
         Some(evicted)
@@ -258,7 +258,7 @@ impl ConversationTable {
     }
 
     fn is_network_crowded(&self, newcomer: SocketAddr, most: usize) -> bool {
-        self.counts(Network::of(newcomer.ip())).unvalidated >= (most / 2).max(SHARE)
+        self.counts(Network::new(newcomer.ip())).unvalidated >= (most / 2).max(SHARE)
     }
 
     fn counts(&self, network: Network) -> NetworkCounts {
@@ -266,7 +266,7 @@ impl ConversationTable {
     }
 
     fn update_counts(&mut self, peer: SocketAddr, update: impl FnOnce(&mut NetworkCounts)) {
-        if let Entry::Occupied(mut counts) = self.networks.entry(Network::of(peer.ip())) {
+        if let Entry::Occupied(mut counts) = self.networks.entry(Network::new(peer.ip())) {
             update(counts.get_mut());
             if *counts.get() == NetworkCounts::default() {
                 counts.remove();
@@ -285,7 +285,7 @@ const EVICTED_TOGETHER: usize = 64;
 struct Network(u64);
 
 impl Network {
-    fn of(address: IpAddr) -> Self {
+    fn new(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self(u64::from(address.to_bits() >> 8)),
             // None of these begins with 40 zero bits, as those above do, except for unassigned addresses.
@@ -313,7 +313,7 @@ mod tests {
             Conversation::new(outlet.clone(), peer.parse().unwrap(), session)
         };
         let mut table = ConversationTable::default();
-        let network = Network::of("192.0.2.1".parse().unwrap());
+        let network = Network::new("192.0.2.1".parse().unwrap());
         let counted = |table: &ConversationTable| {
             let NetworkCounts { unvalidated, validated } = table.counts(network);
             assert_eq!((table.unvalidated.len(), table.validated()), (unvalidated, validated));
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn network_is_a_24_of_ipv4_and_a_64_of_ipv6() {
-        let network = |address: &str| Network::of(address.parse().unwrap());
+        let network = |address: &str| Network::new(address.parse().unwrap());
         assert_eq!(network("192.0.2.1"), network("192.0.2.200"));
         assert_eq!(network("192.0.2.1"), network("::ffff:192.0.2.7"));
         assert_ne!(network("192.0.2.1"), network("192.0.3.1"));

@@ -134,7 +134,7 @@ async fn client_of_a_restarted_server_learns_that_its_conversation_is_unknown() 
     for config in [Config::default(), protected()] {
         let (first, address) = listener(config.clone()).await;
         let (_second, restarted) = listener(config.clone()).await;
-        let relay = Relay::to(&address).await;
+        let relay = Relay::start(&address).await;
         let mut client = carried(connect(&relay.address, settings(config)).await.unwrap());
         write(&mut client, b"hello").await;
         let mut server = carried(first.accept().await.unwrap().0);
@@ -154,7 +154,7 @@ async fn client_of_a_restarted_server_learns_of_it_if_nothing_was_answered_yet()
     for config in [Config::default(), protected()] {
         let (first, address) = listener(config.clone()).await;
         let (_second, restarted) = listener(config.clone()).await;
-        let relay = Relay::to(&address).await;
+        let relay = Relay::start(&address).await;
         let mut client = carried(connect(&relay.address, settings(config)).await.unwrap());
         write(&mut client, b"hello").await;
         let mut server = carried(first.accept().await.unwrap().0);
@@ -199,7 +199,7 @@ async fn validated(
 #[tokio::test]
 async fn forged_start_does_not_end_a_conversation_with_a_validated_address() {
     let (listener, address) = listener(Config::default()).await;
-    let relay = Relay::to(&address).await;
+    let relay = Relay::start(&address).await;
     let (mut client, mut server) = validated(&listener, &relay.address, Config::default()).await;
     let conv = relay.conv();
     // From the client's address, with other numbers and with that of its conversation.
@@ -223,7 +223,7 @@ async fn forged_start_does_not_end_a_conversation_with_a_validated_address() {
 async fn client_restarted_at_its_address_replaces_its_conversation() {
     for config in [Config::default(), protected()] {
         let (listener, address) = listener(config.clone()).await;
-        let relay = Relay::to(&address).await;
+        let relay = Relay::start(&address).await;
         let (first_client, mut first) = validated(&listener, &relay.address, config.clone()).await;
         acknowledged(&*first_client).await;
         let (mut client, mut second) = validated(&listener, &relay.address, config).await;
@@ -290,7 +290,7 @@ struct Relay {
 }
 
 impl Relay {
-    async fn to(server: &str) -> Self {
+    async fn start(server: &str) -> Self {
         let (near, far) =
             (UdpSocket::bind("127.0.0.1:0").await.unwrap(), UdpSocket::bind("127.0.0.1:0").await.unwrap());
         let address = near.local_addr().unwrap().to_string();
@@ -390,7 +390,7 @@ async fn accept_written(listener: &Listener) -> Box<dyn DatagramStream> {
 async fn long_silent_conversation_is_evicted() {
     let idle = Duration::from_secs(3);
     let (listener, address) = listener(Config { conversations: 1, idle, ..Config::default() }).await;
-    let relay = Relay::to(&address).await;
+    let relay = Relay::start(&address).await;
     let mut gone = carried(connect(&relay.address, settings(Config::default())).await.unwrap());
     write(&mut gone, b"hello").await;
     let mut first = carried(listener.accept().await.unwrap().0);

@@ -61,14 +61,14 @@ impl Listener {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in lookup_host(address).await? {
             match std::net::UdpSocket::bind(address) {
-                Ok(socket) => return Self::over(socket, AdmissionPolicy { config, tls, on_failed }),
+                Ok(socket) => return Self::from_socket(socket, AdmissionPolicy { config, tls, on_failed }),
                 Err(error) => last = error,
             }
         }
         Err(last)
     }
 
-    fn over(socket: std::net::UdpSocket, admission: AdmissionPolicy) -> io::Result<Self> {
+    fn from_socket(socket: std::net::UdpSocket, admission: AdmissionPolicy) -> io::Result<Self> {
         let server = Some(admission.server(0)?);
         let config = endpoint_config(admission.tls.secret()?.secret_der(), socket.local_addr()?.ip());
         let endpoint = Endpoint::new(config, server, socket, Arc::new(TokioRuntime))?;

@@ -91,7 +91,7 @@ impl Client {
         mut self,
         report: impl Fn(&crate::error::ClientResult<()>) + Send + Sync + 'static,
     ) -> Self {
-        self.report = Report::to(report);
+        self.report = Report::new(report);
         self
     }
 

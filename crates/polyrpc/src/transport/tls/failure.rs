@@ -17,8 +17,8 @@ pub(super) fn explain(error: &Error, handshaking: bool, is_client: bool) -> io::
     log_refusal(error);
     let words = match error {
         Error::InvalidMessage(_) if handshaking => "the server does not speak TLS".to_owned(),
-        Error::InvalidCertificate(error) => of_certificate(error),
-        Error::AlertReceived(alert) => of_alert(*alert),
+        Error::InvalidCertificate(error) => certificate_text(error),
+        Error::AlertReceived(alert) => alert_text(*alert),
         error => format!("TLS: {error}"),
     };
     io::Error::new(io::ErrorKind::InvalidData, words)
@@ -100,7 +100,7 @@ fn is_about_certificates(alert: AlertDescription) -> bool {
     )
 }
 
-fn of_certificate(error: &CertificateError) -> String {
+fn certificate_text(error: &CertificateError) -> String {
     match error {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             format!("the server's certificate has expired ({error})")
@@ -115,11 +115,11 @@ fn of_certificate(error: &CertificateError) -> String {
         CertificateError::NotValidForNameContext { expected, presented } => {
             let presented: Vec<_> = presented.iter().map(|name| plain(name)).collect();
             match presented.is_empty() {
-                true => format!("the server's certificate has no name, want {}", of_name(expected)),
+                true => format!("the server's certificate has no name, want {}", name_text(expected)),
                 false => format!(
                     "the server's certificate is for {}, not for {}",
                     presented.join(", "),
-                    of_name(expected)
+                    name_text(expected)
                 ),
             }
         }
@@ -138,11 +138,11 @@ fn plain(name: &str) -> &str {
     inner.trim_end_matches(')').trim_matches('"')
 }
 
-fn of_name(name: &ServerName<'_>) -> String {
+fn name_text(name: &ServerName<'_>) -> String {
     name.to_str().into_owned()
 }
 
-fn of_alert(alert: AlertDescription) -> String {
+fn alert_text(alert: AlertDescription) -> String {
     match alert {
         AlertDescription::CertificateRequired => "the server requires a client certificate".to_owned(),
         AlertDescription::UnknownCA => {

@@ -11,7 +11,7 @@ pub(super) struct Report(Option<Arc<Listener>>);
 type Listener = dyn Fn(&Result<()>) + Send + Sync;
 
 impl Report {
-    pub(super) fn to(listener: impl Fn(&Result<()>) + Send + Sync + 'static) -> Self {
+    pub(super) fn new(listener: impl Fn(&Result<()>) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(listener)))
     }
 

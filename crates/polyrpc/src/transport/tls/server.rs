@@ -185,7 +185,7 @@ impl Builder {
     /// Sets a callback for each reload of [watched](Self::watch) files, successful or not. It must not block.
     #[must_use]
     pub fn on_reload(mut self, report: impl Fn(&Result<()>) + Send + Sync + 'static) -> Self {
-        self.report = Report::to(report);
+        self.report = Report::new(report);
         self
     }
 

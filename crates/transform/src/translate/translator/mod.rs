@@ -387,7 +387,7 @@ fn plan(direction: Direction, from: Format, to: Format, schema: &MethodSchema) -
         return Err(Reason::Never);
     }
     if formats.into_iter().any(positional::is_positional) {
-        return by_position(direction, formats, schema, message());
+        return plan_by_position(direction, formats, schema, message());
     }
     if formats.contains(&Format::FlatBuffers) {
         let Some(method) = &schema.flatbuffers else { return Err(Reason::NeedsFbs) };
@@ -420,7 +420,7 @@ fn plan(direction: Direction, from: Format, to: Format, schema: &MethodSchema) -
     }
 }
 
-fn by_position(
+fn plan_by_position(
     direction: Direction,
     formats: [Format; 2],
     schema: &MethodSchema,

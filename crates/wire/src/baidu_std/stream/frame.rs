@@ -25,7 +25,7 @@ fn segment(to: i64, from: i64, data: Bytes, continues: bool, out: &mut Outbox) {
         source_stream_id: Some(from),
         frame_type: FrameType::Data,
         has_continuation: Some(continues),
-        ..StreamMeta::to(to)
+        ..StreamMeta::new(to)
     };
     append(&meta, data.len(), out);
     out.body(data);
@@ -37,7 +37,7 @@ pub(super) fn feedback(to: i64, from: i64, consumed: u64, out: &mut Outbox) {
         source_stream_id: Some(from),
         frame_type: FrameType::Feedback,
         consumed_size: Some(consumed.cast_signed()),
-        ..StreamMeta::to(to)
+        ..StreamMeta::new(to)
     };
     append(&meta, 0, out);
 }
@@ -45,13 +45,13 @@ pub(super) fn feedback(to: i64, from: i64, consumed: u64, out: &mut Outbox) {
 /// Appends a `CLOSE` frame.
 pub(super) fn close(to: i64, from: i64, out: &mut Outbox) {
     let meta =
-        StreamMeta { source_stream_id: Some(from), frame_type: FrameType::Close, ..StreamMeta::to(to) };
+        StreamMeta { source_stream_id: Some(from), frame_type: FrameType::Close, ..StreamMeta::new(to) };
     append(&meta, 0, out);
 }
 
 /// Appends an `RST` frame: the peer's stream has no counterpart, or no longer has one.
 pub(super) fn reset(to: i64, out: &mut Outbox) {
-    append(&StreamMeta { frame_type: FrameType::Rst, ..StreamMeta::to(to) }, 0, out);
+    append(&StreamMeta { frame_type: FrameType::Rst, ..StreamMeta::new(to) }, 0, out);
 }
 
 /// Answers a frame of an unknown stream: a message is answered with a reset, any other frame is dropped.
@@ -78,7 +78,7 @@ pub(in crate::baidu_std) fn wrap_response(
         source_stream_id: Some(from.unwrap_or(NO_STREAM)),
         frame_type: FrameType::Data,
         has_continuation: Some(false),
-        ..StreamMeta::to(to)
+        ..StreamMeta::new(to)
     };
     meta.write(buffer);
     let data = buffer.len();
@@ -105,7 +105,7 @@ fn append(meta: &StreamMeta, payload: usize, out: &mut Outbox) {
 
 impl StreamMeta {
     /// Creates a meta that only addresses a stream.
-    fn to(stream_id: i64) -> Self {
+    fn new(stream_id: i64) -> Self {
         Self { stream_id, ..Self::default() }
     }
 }

@@ -370,7 +370,7 @@ mod setup {
     #[test]
     fn number_of_streams_is_limited() {
         let limits = StreamLimits { streams: 2, ..<_>::default() };
-        let mut ends = Ends::with(&limits);
+        let mut ends = Ends::with_limits(&limits);
         ends.open(&[STREAM], &StreamOptions::default());
         let two = [CallId(2), CallId(3)];
         let refused = ends.client.send_with_streams(
@@ -382,7 +382,7 @@ mod setup {
         );
         assert_eq!(refused.expect_err("too many").code(), Code::ResourceExhausted);
 
-        let mut server = Ends::with(&limits);
+        let mut server = Ends::with_limits(&limits);
         let mut asking = Ends::new();
         asking.open(&[STREAM, CallId(2), CallId(3)], &StreamOptions::default());
         server.to_server.extend_from_slice(&asking.client_out.take());
@@ -729,10 +729,10 @@ enum PeerEvent {
 
 impl Ends {
     fn new() -> Self {
-        Self::with(&StreamLimits::default())
+        Self::with_limits(&StreamLimits::default())
     }
 
-    fn with(limits: &StreamLimits) -> Self {
+    fn with_limits(limits: &StreamLimits) -> Self {
         Self::limited(Limits::default().message, limits)
     }
 

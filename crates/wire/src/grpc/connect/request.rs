@@ -106,23 +106,23 @@ impl<'f> Shape<'f> {
                 b":path" => target = value,
                 b"content-type" => content_type = Some(value),
                 b"connect-protocol-version" => versioned = true,
-                b"accept" => wanted = wanted.or_else(|| kind::of_accept(value)),
+                b"accept" => wanted = wanted.or_else(|| kind::from_accept(value)),
                 _ => {}
             }
         }
         let end = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
         let (path, query) = target.split_at(end);
         match method {
-            b"POST" => Self::of_post(path, content_type?, versioned, wanted),
-            b"GET" => Self::of_get(path, query.get(1..)?, wanted),
+            b"POST" => Self::from_post(path, content_type?, versioned, wanted),
+            b"GET" => Self::from_get(path, query.get(1..)?, wanted),
             _ => None,
         }
     }
 
     /// A body that is one message is a call by brpc's mapping, unless the head contains the protocol version or accepts
     /// a response of many messages.
-    fn of_post(path: &'f [u8], content_type: &[u8], versioned: bool, wanted: Option<Kind>) -> Option<Self> {
-        let (kind, format) = match (kind::of_content_type(content_type)?, wanted) {
+    fn from_post(path: &'f [u8], content_type: &[u8], versioned: bool, wanted: Option<Kind>) -> Option<Self> {
+        let (kind, format) = match (kind::from_content_type(content_type)?, wanted) {
             ((Kind::Unary, Format::Json(_)), Some(wanted)) => (wanted, Format::Json(Json::Proto3)),
             ((Kind::Unary, _), _) if !versioned => return None,
             (named, _) => named,
@@ -130,7 +130,7 @@ impl<'f> Shape<'f> {
         Some(Self { kind, format, path, compression: Compression::None, message: None, refusal: None })
     }
 
-    fn of_get(path: &'f [u8], query: &[u8], wanted: Option<Kind>) -> Option<Self> {
+    fn from_get(path: &'f [u8], query: &[u8], wanted: Option<Kind>) -> Option<Self> {
         if !query::is_call(query) {
             return None;
         }

@@ -98,7 +98,7 @@ impl Response {
             }
         }
         (head.metadata, self.trailers) = (metadata.into_metadata(), trailers.into_metadata());
-        let named = kind::of_content_type(content_type);
+        let named = kind::from_content_type(content_type);
         match (self.http, named) {
             (200, Some((kind, format))) if kind == self.kind && is_same(format, self.format) => {
                 head.format = format;
@@ -215,7 +215,7 @@ impl Response {
             None => return status::bare(self.http),
         };
         let text = plain.as_deref().unwrap_or(&self.body);
-        let fallback = status::of_http(self.http);
+        let fallback = status::from_http(self.http);
         serde_json::from_slice(text)
             .ok()
             .and_then(|error| status::read(&error, fallback))

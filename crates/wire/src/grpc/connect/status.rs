@@ -96,7 +96,7 @@ fn detail(detail: &Value) -> Option<(&str, Vec<u8>)> {
 }
 
 /// Returns the code for an HTTP status if the body contains no failure ("HTTP to Error Code").
-pub(crate) fn of_http(http: u16) -> Code {
+pub(crate) fn from_http(http: u16) -> Code {
     match http {
         400 => Code::Internal,
         401 => Code::Unauthenticated,
@@ -110,8 +110,11 @@ pub(crate) fn of_http(http: u16) -> Code {
 /// Returns the failure of a response with this HTTP status and no failure in its body.
 #[cold]
 pub(crate) fn bare(http: u16) -> Status {
-    Status::new(of_http(http), format!("the server answered with HTTP status {http} and no error of Connect"))
-        .with_fault(Fault::Peer)
+    Status::new(
+        from_http(http),
+        format!("the server answered with HTTP status {http} and no error of Connect"),
+    )
+    .with_fault(Fault::Peer)
 }
 
 /// Prefix of a type's name in its URL.

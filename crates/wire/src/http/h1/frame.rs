@@ -43,7 +43,7 @@ impl From<Refusal> for Violation {
             413 | 431 => ViolationKind::TooLarge,
             _ => ViolationKind::Malformed,
         };
-        Self::new(refusal.reason).of_kind(kind)
+        Self::new(refusal.reason).with_kind(kind)
     }
 }
 

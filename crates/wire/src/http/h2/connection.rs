@@ -553,7 +553,7 @@ impl<T: Default> Connection<T> {
     #[cold]
     fn give_up(&mut self, code: ErrorCode, why: &str, kind: ViolationKind, out: &mut Outbox) -> Violation {
         self.abort(code, why, out);
-        Violation::new(why).of_kind(kind)
+        Violation::new(why).with_kind(kind)
     }
 
     /// Ends the connection with a GOAWAY that carries the reason.

@@ -29,12 +29,12 @@ pub(super) fn wanted(request: &Request) -> AcceptPreference {
 fn dialect(accept: Option<&[u8]>) -> AcceptPreference {
     let Some(accept) = accept else { return AcceptPreference::Any };
     field::list(accept)
-        .map(of_type)
+        .map(preference)
         .find(|accepted| *accepted != AcceptPreference::Any)
         .unwrap_or(AcceptPreference::Any)
 }
 
-fn of_type(element: &[u8]) -> AcceptPreference {
+fn preference(element: &[u8]) -> AcceptPreference {
     let mut parts = element.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
     let essence = parts.next().unwrap_or_default();
     match () {

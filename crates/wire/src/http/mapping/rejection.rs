@@ -9,7 +9,7 @@ use super::status;
 #[cold]
 pub(crate) fn cause(answer: &Answer) -> Option<RefusalCause> {
     match answer {
-        Answer::Failed(http, _) | Answer::Text(http, _) | Answer::Service(http, _) => of_status(*http),
+        Answer::Failed(http, _) | Answer::Text(http, _) | Answer::Service(http, _) => status_cause(*http),
         Answer::NoMethod { .. } => Some(RefusalCause::Unknown),
         Answer::Unfit(failure) => status::is_too_large(failure).then_some(RefusalCause::TooLarge),
         Answer::MustConnect
@@ -27,7 +27,7 @@ pub(crate) fn cause(answer: &Answer) -> Option<RefusalCause> {
     }
 }
 
-fn of_status(http: u16) -> Option<RefusalCause> {
+fn status_cause(http: u16) -> Option<RefusalCause> {
     match http {
         413 | 431 => Some(RefusalCause::TooLarge),
         404 => Some(RefusalCause::Unknown),

@@ -31,7 +31,7 @@ pub(crate) enum RequestKind {
 impl RequestKind {
     /// Classifies a complete request; if it is a call, `names` is set to its names.
     pub(crate) fn read(config: &ServerConfig, request: Request, body: Bytes, names: &mut Names) -> Self {
-        match RequestClass::of(config, &request, Some(&body)) {
+        match RequestClass::classify(config, &request, Some(&body)) {
             RequestClass::Answer(answer) => Self::Answer(without_names(config, &request, answer)),
             RequestClass::JsonRpc => json_rpc_calls(request, &body, names),
             RequestClass::Gateway => gateway_call(request, body, names),
@@ -53,8 +53,8 @@ enum RequestClass<'c> {
 
 impl<'c> RequestClass<'c> {
     /// Classifies a request. Without its body, it is assumed to be JSON-RPC if that is possible.
-    fn of(config: &'c ServerConfig, request: &Request, body: Option<&[u8]>) -> Self {
-        let kind = Self::classify(config, request, body);
+    fn classify(config: &'c ServerConfig, request: &Request, body: Option<&[u8]>) -> Self {
+        let kind = Self::classify_by_head(config, request, body);
         let guarded = !matches!(&kind, Self::Answer(answer) if answer.is_harmless());
         match guarded.then(|| browser::refusal(config, request)).flatten() {
             Some(answer) => Self::Answer(answer),
@@ -67,7 +67,7 @@ impl<'c> RequestClass<'c> {
         }
     }
 
-    fn classify(config: &'c ServerConfig, request: &Request, body: Option<&[u8]>) -> Self {
+    fn classify_by_head(config: &'c ServerConfig, request: &Request, body: Option<&[u8]>) -> Self {
         match (request.method, request.path.as_str()) {
             (Method::Options, _) => Self::Answer(Answer::Options(request.preflight())),
             (_, RPCX_PATH | net_rpc::CONNECT_PATH) => Self::Answer(Answer::MustConnect),
@@ -105,7 +105,7 @@ fn answer_reveals_names(config: &ServerConfig, request: &Request) -> bool {
     if request.method == Method::Post && !config.routes.leads(path) {
         return false;
     }
-    match RequestClass::of(config, request, None) {
+    match RequestClass::classify(config, request, None) {
         RequestClass::Answer(answer) => answer.reveals_names(),
         RequestClass::Mapped => {
             check::mapped(config, request, &Path::parse(path)).is_err_and(|answer| answer.reveals_names())
@@ -184,7 +184,7 @@ impl RequestPreview {
 pub(crate) fn peek(config: &ServerConfig, request: &Request, names: &mut Names) -> RequestPreview {
     let unnamed =
         || RequestPreview { named: false, credential: mapped_credential(config, request), answer: None };
-    let (named, credential) = match RequestClass::of(config, request, None) {
+    let (named, credential) = match RequestClass::classify(config, request, None) {
         RequestClass::Answer(answer) if hides_names(config, request, &answer) => return unnamed(),
         RequestClass::Answer(answer) => return RequestPreview::late_failure(answer),
         RequestClass::JsonRpc if request.compression() != Some(Compression::None) => {
@@ -226,7 +226,7 @@ pub(crate) fn peek(config: &ServerConfig, request: &Request, names: &mut Names) 
 /// Returns the response to a request whose head was checked, unless it was accepted.
 #[cold]
 pub(crate) fn refused(config: &ServerConfig, request: &Request, verdict: Verdict) -> Option<Answer> {
-    let form = match RequestClass::of(config, request, None) {
+    let form = match RequestClass::classify(config, request, None) {
         RequestClass::Answer(answer) if !(config.guarded && answer.reveals_names()) => return Some(answer),
         RequestClass::Answer(_) => {
             ResponseForm::Mapped(brpc::Ticket::new(request, content_type::DEFAULT, config))
@@ -397,7 +397,7 @@ fn json_rpc_calls(request: Request, body: &Bytes, names: &mut Names) -> RequestK
     match json_rpc::read(body) {
         Incoming::Refused(response) => RequestKind::Answer(Answer::Json(response)),
         Incoming::One(request) => {
-            let pending = json_rpc::PendingResponse::to(&request);
+            let pending = json_rpc::PendingResponse::new(&request);
             let call = common.call(request, names);
             match pending {
                 Some(pending) => RequestKind::Call(call, ResponseForm::JsonRpc(pending)),
@@ -436,7 +436,7 @@ impl BatchCalls {
         names: &mut Names,
     ) -> Option<(Call<'static>, Option<json_rpc::PendingResponse>)> {
         let request = self.requests.next()?;
-        let pending = json_rpc::PendingResponse::to(&request);
+        let pending = json_rpc::PendingResponse::new(&request);
         Some((self.common.clone().call(request, names), pending))
     }
 }

@@ -37,10 +37,10 @@ impl Binding {
     ///
     /// If the rule is invalid.
     pub fn read_all(rule: &[u8]) -> Result<Vec<Self>, Error> {
-        Ok(Rule::read_all(rule)?.iter().map(Self::of).collect())
+        Ok(Rule::read_all(rule)?.iter().map(Self::from_rule).collect())
     }
 
-    fn of(rule: &Rule) -> Self {
+    fn from_rule(rule: &Rule) -> Self {
         let (path, variables) = rule.path.described();
         Self {
             verb: rule.verb.to_string(),

@@ -45,7 +45,7 @@ impl Object {
     }
 
     /// Creates a message with one field, whose value is the body.
-    pub(super) fn with(message: &Message, name: &str, body: &[u8]) -> Result<Self, RequestMappingError> {
+    pub(super) fn new(message: &Message, name: &str, body: &[u8]) -> Result<Self, RequestMappingError> {
         let mut object = Self::default();
         if body.trim_ascii().is_empty() {
             return Ok(object);

@@ -197,7 +197,7 @@ impl Route {
         let mut request = match &rule.body {
             Body::None => message::Object::default(),
             Body::Whole => message::Object::read(input, body)?,
-            Body::Field(name) => message::Object::with(input, name, body)?,
+            Body::Field(name) => message::Object::new(input, name, body)?,
         };
         if rule.body != Body::Whole {
             request.add_query(input, query)?;

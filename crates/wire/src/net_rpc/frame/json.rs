@@ -240,7 +240,7 @@ fn arguments(object: &Bytes, params: Option<&[u8]>) -> (Bytes, bool, Option<Stat
         None | Some(b"null") => return (Bytes::new(), false, Some(status::missing_params())),
         Some(params) => params,
     };
-    let Some(mut values) = Parts::of(params, b'[') else {
+    let Some(mut values) = Parts::new(params, b'[') else {
         return (Bytes::new(), false, Some(no_list(params)));
     };
     match (values.next_value(), values.next_value()) {
@@ -286,7 +286,7 @@ fn members(object: &[u8], is_shallow: bool) -> Result<Parts<'_>, Violation> {
     if is_shallow {
         serde_json::from_slice::<&RawValue>(object).map_err(|error| no_json(&error))?;
     }
-    Parts::of(object, b'{').ok_or_else(|| Violation::new("expected a JSON object"))
+    Parts::new(object, b'{').ok_or_else(|| Violation::new("expected a JSON object"))
 }
 
 /// Decodes a string; without escapes it is a slice of the message. `null` leaves it empty, as in Go.

@@ -28,11 +28,11 @@ pub(crate) struct ByLatency {
 impl ByLatency {
     /// Measures by connecting, each server every 30 s.
     pub(crate) fn new() -> Self {
-        Self::by(TcpConnectProbe, Duration::from_secs(30))
+        Self::with_probe(TcpConnectProbe, Duration::from_secs(30))
     }
 
     /// Measures with this probe, each server at this interval, which is at least one second.
-    pub(crate) fn by(probe: impl Probe, interval: Duration) -> Self {
+    pub(crate) fn with_probe(probe: impl Probe, interval: Duration) -> Self {
         let measuring = LatencyProber::new(Box::new(probe), interval.max(Duration::from_secs(1)));
         Self {
             measuring: Arc::new(measuring),
@@ -184,7 +184,7 @@ mod tests {
     async fn servers_receive_calls_by_latency() {
         let candidates = candidates(3);
         let (probe, mut probed) = fixed_probe(&candidates, &[Some(1), Some(191), None]);
-        let balance = ByLatency::by(probe, Duration::from_secs(60));
+        let balance = ByLatency::with_probe(probe, Duration::from_secs(60));
         let pick = balance.picker(&candidates);
         // No server has been measured yet.
         assert_eq!(shares(&*pick, &candidates, 300), [100, 100, 100]);
@@ -203,7 +203,7 @@ mod tests {
     async fn failed_probes_do_not_change_the_weights() {
         let candidates = candidates(2);
         let (probe, mut probed) = fixed_probe(&candidates, &[None, None]);
-        let balance = ByLatency::by(probe, Duration::from_secs(60));
+        let balance = ByLatency::with_probe(probe, Duration::from_secs(60));
         let pick = balance.picker(&candidates);
         probed.wait_for(|&probes| probes == 6).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -214,7 +214,7 @@ mod tests {
     async fn probe_task_ends_with_the_balancer() {
         let candidates = candidates(1);
         let (probe, mut probed) = fixed_probe(&candidates, &[Some(1)]);
-        let balance = ByLatency::by(probe, Duration::from_secs(1));
+        let balance = ByLatency::with_probe(probe, Duration::from_secs(1));
         let _pick = balance.picker(&candidates);
         probed.wait_for(|&probes| probes == 3).await.unwrap();
         drop(balance);

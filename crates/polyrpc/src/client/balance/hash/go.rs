@@ -27,7 +27,7 @@ enum Kind {
 }
 
 impl<'a, W: Write> Printer<'a, W> {
-    fn within(out: &'a mut W) -> Self {
+    fn nested(out: &'a mut W) -> Self {
         Self { out, by_pointer: false }
     }
 
@@ -307,7 +307,7 @@ impl<W: Write> ser::SerializeMap for Entries<'_, W> {
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Refusal> {
         let mut text = String::new();
-        if key.serialize(Printer::within(&mut text))? == Kind::Other {
+        if key.serialize(Printer::nested(&mut text))? == Kind::Other {
             self.keys = Kind::Other;
         }
         self.entries.push((text, String::new()));

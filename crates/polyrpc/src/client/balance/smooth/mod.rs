@@ -23,9 +23,13 @@ impl SmoothWeightedRoundRobin {
 
 impl LoadBalancer for SmoothWeightedRoundRobin {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
-        let weights = Weights::of(candidates);
+        let weights = Weights::from_candidates(candidates);
         let is_same = |last: &SmoothPicker| last.weights == weights;
-        Box::new(self.last.get_or_build(candidates, is_same, || SmoothPicker::new(Weights::of(candidates))))
+        Box::new(
+            self.last.get_or_build(candidates, is_same, || {
+                SmoothPicker::new(Weights::from_candidates(candidates))
+            }),
+        )
     }
 }
 

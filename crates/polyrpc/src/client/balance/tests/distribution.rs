@@ -183,12 +183,12 @@ fn closest_server_is_picked_and_those_without_coordinates_are_not() {
     ];
     let candidates: Vec<_> =
         candidates(places.len()).iter().zip(places).map(|(one, place)| at(one, place)).collect();
-    let pick = Closest::to(31.2, 121.4).picker(&candidates);
+    let pick = Closest::new(31.2, 121.4).picker(&candidates);
     let shares = shares(&*pick, &candidates, 2000);
     assert!(shares[1].abs_diff(1000) < 160 && shares[1] + shares[2] == 2000, "{shares:?}");
     assert_eq!(pick.pick(&PickContext { tried: &[1, 2], ..context(&candidates) }), Some(0));
     assert_eq!(pick.pick(&PickContext { tried: &[0, 1, 2], ..context(&candidates) }), None);
-    assert_eq!(Closest::to(f64::NAN, 0.0).picker(&candidates).pick(&context(&candidates)), None);
+    assert_eq!(Closest::new(f64::NAN, 0.0).picker(&candidates).pick(&context(&candidates)), None);
 }
 
 fn lost(status: &Status) -> AttemptOutcome<'_> {

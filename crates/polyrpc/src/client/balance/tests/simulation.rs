@@ -98,8 +98,8 @@ impl World {
     /// Returns each server's share of the calls between these times.
     fn shares(&self, from: Duration, until: Duration) -> Vec<f64> {
         let within: Vec<_> = self.calls.iter().filter(|(at, _)| (from..until).contains(at)).collect();
-        let of = |place| within.iter().filter(|(_, at)| *at == place).count() as f64;
-        (0..self.servers.len()).map(|place| of(place) / within.len() as f64).collect()
+        let count = |place| within.iter().filter(|(_, at)| *at == place).count() as f64;
+        (0..self.servers.len()).map(|place| count(place) / within.len() as f64).collect()
     }
 }
 

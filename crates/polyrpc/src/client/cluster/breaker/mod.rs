@@ -66,14 +66,17 @@ enum TripPolicy {
 impl CircuitBreaker {
     /// Opens after this number of consecutive failures, each less than `within` after the previous one. At least one.
     pub fn consecutive(failures: u32, within: Duration) -> Self {
-        Self::by(TripPolicy::Consecutive(consecutive::ConsecutiveLimit { failures: failures.max(1), within }))
+        Self::new(TripPolicy::Consecutive(consecutive::ConsecutiveLimit {
+            failures: failures.max(1),
+            within,
+        }))
     }
 
     /// Opens if this share of the calls of the last `window` failed and there were at least `min_calls` calls: `0.5` is
     /// every other call. A share that is not a number, or above one, means all calls.
     pub fn rate(share: f64, min_calls: u32, window: Duration) -> Self {
         let share = if share.is_nan() { 1.0 } else { share.clamp(0.0, 1.0) };
-        Self::by(TripPolicy::Rate(rate::RateLimit { share, min_calls: min_calls.max(1), window }))
+        Self::new(TripPolicy::Rate(rate::RateLimit { share, min_calls: min_calls.max(1), window }))
     }
 
     /// rpcx's `CircuitBreaker`: 95 % of at least 100 calls within 10 s.
@@ -84,13 +87,13 @@ impl CircuitBreaker {
     /// brpc's `CircuitBreaker`: the cost of failures in time, relative to the usual latency, over two windows: of 3000
     /// calls, of which 5 % may fail, and of 1500, of which 10 % may.
     pub fn brpc() -> Self {
-        Self::by(TripPolicy::Cost([
+        Self::new(TripPolicy::Cost([
             cost::CostLimit { window: 3000, share: 0.05 },
             cost::CostLimit { window: 1500, share: 0.10 },
         ]))
     }
 
-    fn by(trip: TripPolicy) -> Self {
+    fn new(trip: TripPolicy) -> Self {
         Self { trip, shortest: MIN_EJECTION, longest: MAX_EJECTION, half_open: 0, max_ejected: 0.5 }
     }
 

@@ -37,29 +37,29 @@ pub struct HealthCheck {
 impl HealthCheck {
     /// Checks that a connection can be established. The default.
     pub fn connect() -> Self {
-        Self::by(HealthProbe::Connect)
+        Self::new(HealthProbe::Connect)
     }
 
     /// Checks that the server reports this service as serving by `grpc.health.v1.Health`, in the client's protocol; the
     /// server as a whole if the name is empty. A server that does not know the service or the method is unhealthy.
     pub fn grpc(service: impl Into<String>) -> Self {
-        Self::by(HealthProbe::Grpc(service.into()))
+        Self::new(HealthProbe::Grpc(service.into()))
     }
 
     /// Checks that the server answers the protocol's own heartbeat, on a separate connection (rpcx). For a protocol
     /// without a heartbeat that may be sent at any time, checks that a connection can be established.
     pub fn heartbeat() -> Self {
-        Self::by(HealthProbe::Heartbeat)
+        Self::new(HealthProbe::Heartbeat)
     }
 
     /// Checks that the server answers `GET path` with 2xx, at the same address by HTTP/1.1, which brpc's servers use
     /// there in addition to any other protocol (brpc's `health_check_path`).
     pub fn http(path: impl Into<String>) -> Self {
         let path = path.into();
-        Self::by(HealthProbe::Http(if path.starts_with('/') { path } else { format!("/{path}") }))
+        Self::new(HealthProbe::Http(if path.starts_with('/') { path } else { format!("/{path}") }))
     }
 
-    fn by(probe: HealthProbe) -> Self {
+    fn new(probe: HealthProbe) -> Self {
         Self { probe, interval: EVERY, timeout: TIMEOUT, always: false }
     }
 

@@ -12,7 +12,7 @@ pub(super) enum RemainingBody {
 }
 
 impl RemainingBody {
-    pub(super) fn of(framing: Framing, chunked: Chunked) -> Self {
+    pub(super) fn new(framing: Framing, chunked: Chunked) -> Self {
         match framing {
             Framing::Length(length) => Self::Bytes(length),
             Framing::UntilClose => Self::Nothing,

@@ -56,7 +56,7 @@ impl StreamedBody {
     ) -> Self {
         let mut messages = Incoming::new(dialect, compression);
         messages.push(chunked.take());
-        let rest = RemainingBody::of(framing, chunked);
+        let rest = RemainingBody::new(framing, chunked);
         Self { messages, rest, unconsumed: 0, discarded: None }
     }
 

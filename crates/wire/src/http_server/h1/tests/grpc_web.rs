@@ -351,7 +351,7 @@ fn message_up_to_the_limit_is_accepted_in_any_framing() {
 }
 
 /// Returns a request with a chunked body.
-fn in_chunks(body: &[u8]) -> Vec<u8> {
+fn chunked(body: &[u8]) -> Vec<u8> {
     let head = "POST /example.EchoService/Echo HTTP/1.1\r\nHost: h\r\nContent-Type: application/grpc-web+proto\r\n\
                 Transfer-Encoding: chunked\r\n\r\n";
     let mut bytes = head.as_bytes().to_vec();
@@ -394,7 +394,7 @@ fn upload(connection: &mut TestConnection, bytes: &[u8], takes: bool) -> Vec<Str
 #[test]
 fn limit_applies_to_each_message_not_the_body() {
     let body: Vec<u8> = (0..10).flat_map(|_| framed(0, &[b'm'; 40 << 10])).collect();
-    for bytes in [request(WEB, "", &body), in_chunks(&body)] {
+    for bytes in [request(WEB, "", &body), chunked(&body)] {
         let mut connection = TestConnection::new();
         let told = upload(&mut connection, &bytes, true);
         assert_eq!((told.len(), &told[0][..], &told[11][..]), (12, "open", "end"), "{told:?}");
@@ -406,7 +406,7 @@ fn limit_applies_to_each_message_not_the_body() {
 #[test]
 fn long_body_is_read_only_as_the_handler_consumes_it() {
     let body: Vec<u8> = (0..10).flat_map(|_| framed(0, &[b'm'; 40 << 10])).collect();
-    for bytes in [request(WEB, "", &body), in_chunks(&body)] {
+    for bytes in [request(WEB, "", &body), chunked(&body)] {
         let mut connection = TestConnection::new();
         assert_eq!(upload(&mut connection, &bytes, false), ["open", "40960", "40960"]);
         assert!(connection.server.blocks_input());
@@ -426,7 +426,7 @@ fn long_body_is_read_only_as_the_handler_consumes_it() {
 #[test]
 fn oversized_message_in_a_long_body_is_answered_with_grpc_texts() {
     let body = [framed(0, b"short"), framed(0, &vec![b'm'; 150 << 10])].concat();
-    for bytes in [request(WEB, "", &body), in_chunks(&body)] {
+    for bytes in [request(WEB, "", &body), chunked(&body)] {
         let mut connection = TestConnection::new();
         assert_eq!(upload(&mut connection, &bytes, true), ["open", "5", "cancelled"]);
         let (head, frames) = response(&connection.out.take());

@@ -15,7 +15,7 @@ use crate::http::mapping::exchange::{self, Response};
 use crate::http::mapping::request::{Method, Request};
 use crate::http::mapping::{browser, brpc, request_kind};
 use crate::http_server::h2::{Server, Ticket};
-use crate::http_server::request::of_h2;
+use crate::http_server::request::from_h2;
 
 impl Calls {
     /// Whether the HTTP fallback answers this stream.
@@ -40,11 +40,11 @@ impl Server {
             return None;
         }
         // Malformed requests are rejected in the same place as malformed calls.
-        let request = of_h2(fields, usize::MAX).ok()?;
+        let request = from_h2(fields, usize::MAX).ok()?;
         if !request_kind::is_for_others(&config, &request) {
             return None;
         }
-        let responding = ResponseContext::to(&request, &config).without_origin();
+        let responding = ResponseContext::new(&request, &config).without_origin();
         if let Some(answer) = browser::wrong_host(&config, &request) {
             return Some(self.http_answer(stream, &responding, answer, out));
         }
@@ -61,8 +61,8 @@ impl Server {
             credential: Credential::Call(request.authorization),
             ..Call::new("", "", Format::Raw, Bytes::new())
         };
-        let http = Some(Box::new(OwedResponse::of_exchange(responding)));
-        Some(CallEvent::Exchange(Box::new((call, Ticket { http, ..Ticket::of(stream) }))))
+        let http = Some(Box::new(OwedResponse::from_exchange(responding)));
+        Some(CallEvent::Exchange(Box::new((call, Ticket { http, ..Ticket::new(stream) }))))
     }
 
     /// Returns the event of the request found last, with its names.
@@ -159,7 +159,7 @@ impl Server {
         match result {
             Err(status) if !begun => self.fail_exchange(stream, response_form.responding(), &status, out),
             Err(_) => self.http.reset(stream, ErrorCode::INTERNAL_ERROR, out),
-            Ok(()) if !begun => self.http.headers(stream, &Block::of("200").0, true, out),
+            Ok(()) if !begun => self.http.headers(stream, &Block::with_status("200").0, true, out),
             Ok(()) if bare => {}
             Ok(()) if trailers.is_empty() => self.http.data(stream, &[], Bytes::new(), true, out),
             Ok(()) => {
@@ -187,7 +187,7 @@ impl Server {
             return;
         }
         match reply.result {
-            Ok(_) => self.http.headers(stream, &Block::of("200").0, true, out),
+            Ok(_) => self.http.headers(stream, &Block::with_status("200").0, true, out),
             Err(status) => self.fail_exchange(stream, responding, &status, out),
         }
         if unread.is_some() {

@@ -219,7 +219,7 @@ impl OwedResponse {
         matches!(self.form, ResponseReader::Exchange)
     }
 
-    pub(super) fn of_exchange(responding: ResponseContext) -> Self {
+    pub(super) fn from_exchange(responding: ResponseContext) -> Self {
         Self { form: ResponseReader::Exchange, responding }
     }
 }
@@ -247,7 +247,7 @@ pub(super) struct ResponseContext {
 }
 
 impl ResponseContext {
-    pub(super) fn to(request: &Request, config: &Arc<ServerConfig>) -> Self {
+    pub(super) fn new(request: &Request, config: &Arc<ServerConfig>) -> Self {
         let origin = config.cors.origin(&request.metadata);
         Self { config: config.clone(), head_only: request.method == Method::Head, origin }
     }
@@ -295,7 +295,7 @@ impl Server {
         let RequestPreview { named, credential, answer } =
             request_kind::peek(config, &request, &mut self.http_calls.names);
         if let Some(answer) = answer {
-            let responding = ResponseContext::to(&request, config);
+            let responding = ResponseContext::new(&request, config);
             return self.http_answer(stream, &responding, answer, out);
         }
         let mut announced = Body::new(request);
@@ -379,7 +379,7 @@ impl Server {
         }
         let Some(Incoming::Body(Body { request, .. })) = self.http_remove(stream) else { return };
         if let Some(answer) = request_kind::refused(&config, &request, verdict) {
-            let responding = ResponseContext::to(&request, &config);
+            let responding = ResponseContext::new(&request, &config);
             self.http_answer(stream, &responding, answer, out);
         }
         self.http_discard(stream, out);
@@ -397,7 +397,7 @@ impl Server {
             // The next event turns it into a call.
             self.http.queue_event(h2::Event::Data { stream, bytes: Bytes::new(), end: true });
         } else if expects && held == 0 {
-            self.http.headers(stream, &Block::of("100").0, false, out);
+            self.http.headers(stream, &Block::with_status("100").0, false, out);
         }
         self.http.consumed(stream, held, out);
     }
@@ -413,7 +413,7 @@ impl Server {
     ) {
         let Some(config) = self.config.gateway.clone() else { return };
         let Incoming::Body(Body { request, .. }) = incoming else { return };
-        let responding = ResponseContext::to(&request, &config);
+        let responding = ResponseContext::new(&request, &config);
         match overdue {
             TimeoutCause::Late(status) => {
                 self.respond(stream, &responding, out, |config, head| answer::late(&status, config, head));
@@ -444,7 +444,7 @@ impl Server {
         authenticated: bool,
         out: &mut Outbox,
     ) -> CallEvent {
-        let responding = ResponseContext::to(&request, config);
+        let responding = ResponseContext::new(&request, config);
         match RequestKind::read(config, request, body, &mut self.http_calls.names) {
             RequestKind::Answer(answer) => self.http_answer(stream, &responding, answer, out),
             RequestKind::Call(call, form) => {
@@ -607,7 +607,7 @@ impl Server {
 
 fn found(stream: u32, call: Call<'static>, form: ResponseReader, responding: ResponseContext) -> CallEvent {
     let http = Some(Box::new(OwedResponse { form, responding }));
-    CallEvent::Http(Box::new((call, Ticket { http, ..Ticket::of(stream) })))
+    CallEvent::Http(Box::new((call, Ticket { http, ..Ticket::new(stream) })))
 }
 
 /// Fields of a malformed request that determine the form of its response.
@@ -621,7 +621,7 @@ fn as_fields(request: &Request) -> Fields {
 pub(super) struct Block(pub(super) Vec<u8>);
 
 impl Block {
-    pub(super) fn of(status: &str) -> Self {
+    pub(super) fn with_status(status: &str) -> Self {
         let mut block = Vec::new();
         encode_stateless([(&b":status"[..], status.as_bytes())], &mut block);
         Self(block)

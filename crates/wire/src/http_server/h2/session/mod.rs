@@ -140,7 +140,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    fn of(stream: u32) -> Self {
+    fn new(stream: u32) -> Self {
         Self { stream, connect: None, http: None }
     }
 }
@@ -774,7 +774,7 @@ impl Server {
         let credential = credential(request, self.config.trust_connection);
         let malformed = malformed.or_else(|| request.refusal());
         let call = Call { malformed, credential, ..request.call_with(metadata, framed.body, compression) };
-        ServerEvent::Call(call, Ticket { connect: request.dialect.connect(), ..Ticket::of(stream) })
+        ServerEvent::Call(call, Ticket { connect: request.dialect.connect(), ..Ticket::new(stream) })
     }
 
     fn opened(&mut self, stream: u32, request: Arc<Request>) -> ServerEvent<'_, Ticket> {
@@ -787,7 +787,7 @@ impl Server {
         let call = request.call_with(metadata, Bytes::new(), request.compression);
         let call = Call { malformed, credential, ..call };
         let connect = request.dialect.connect();
-        ServerEvent::Open(call, Ticket { connect, ..Ticket::of(stream) }, id(stream))
+        ServerEvent::Open(call, Ticket { connect, ..Ticket::new(stream) }, id(stream))
     }
 
     /// Sends the most common kind of response in one go. Otherwise returns the message and sends nothing.
@@ -826,7 +826,7 @@ impl Server {
         if status.code() == Code::ResourceExhausted {
             self.unreported_refusals.record(RefusalCause::TooLarge);
         }
-        self.finish(Ticket::of(stream), Err(status.clone()), Metadata::new(), out);
+        self.finish(Ticket::new(stream), Err(status.clone()), Metadata::new(), out);
         CallEvent::Cancelled(id(stream))
     }
 
@@ -874,7 +874,7 @@ impl Server {
         match self.open.remove(stream) {
             Some(Incoming::Messages(_)) => {
                 let status = overdue.into_status();
-                self.finish(Ticket::of(stream), Err(status), Metadata::new(), out);
+                self.finish(Ticket::new(stream), Err(status), Metadata::new(), out);
                 self.http.stop(stream, out);
                 self.cancel(stream);
             }
@@ -927,7 +927,7 @@ impl Server {
             self.track_request(stream, &request);
             self.unreported_refusals.record(RefusalCause::TooLarge);
             let status = Status::resource_exhausted(text);
-            self.finish(Ticket::of(stream), Err(status), Metadata::new(), out);
+            self.finish(Ticket::new(stream), Err(status), Metadata::new(), out);
             return CallEvent::Nothing;
         }
         match self.open.get(stream) {
@@ -967,7 +967,7 @@ impl Server {
         match self.config.gateway.clone() {
             _ if is_grpc => self.reject_request(stream, fields, unfit, out),
             Some(gateway) => {
-                let request = request::of_h2(fields, gateway.limits.message);
+                let request = request::from_h2(fields, gateway.limits.message);
                 self.http_request(stream, &gateway, request, body, end, out)
             }
             None if unfit == InvalidRequest::Fields => {
@@ -1042,7 +1042,7 @@ impl Server {
 
     /// Answers a gRPC call with a malformed path or timeout.
     fn reject_call(&mut self, stream: u32, fields: &Fields, status: &Status, out: &mut Outbox) {
-        if let Some(web) = WebResponse::of(fields, &self.config.cors) {
+        if let Some(web) = WebResponse::from_fields(fields, &self.config.cors) {
             if let Some(answering) = self.http.data_of(stream) {
                 answering.web = Some(Box::new(web));
             }

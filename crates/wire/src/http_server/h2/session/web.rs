@@ -34,7 +34,7 @@ impl WebResponse {
     }
 
     /// Returns the form of the response to a malformed head; `None` if it is not one of gRPC-Web.
-    pub(super) fn of(fields: &Fields, cors: &Cors) -> Option<Self> {
+    pub(super) fn from_fields(fields: &Fields, cors: &Cors) -> Option<Self> {
         let (dialect, _) = kind(fields.get(b"content-type")?)?;
         let origin = || cors.origin(&about_origin(fields));
         (dialect != Dialect::Native).then(|| Self {

@@ -2,7 +2,7 @@
 
 use polyrpc_core::session::server::Awaited;
 
-use super::streams::{Both, of_one};
+use super::streams::{Both, with_unary_method};
 use super::*;
 
 fn tick(both: &mut Both, seconds: f64) {
@@ -80,7 +80,7 @@ fn trickling_message_fails_after_its_time_limit() {
 
 #[test]
 fn unary_call_without_its_message_fails() {
-    let mut both = of_one();
+    let mut both = with_unary_method();
     both.open(1);
     assert_eq!(both.recorded(), [""; 0]);
     assert!(both.server.needs_ticks());
@@ -188,7 +188,7 @@ fn go_away_carries_the_reason() {
 #[test]
 fn incomplete_requests_do_not_delay_a_draining_server() {
     for acknowledges in [true, false] {
-        let mut both = of_one();
+        let mut both = with_unary_method();
         both.open(1);
         both.open(2);
         both.client.message(CallId(2), Bytes::from_static(b"whole"), &mut both.up);

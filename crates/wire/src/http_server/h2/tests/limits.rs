@@ -2,7 +2,7 @@
 
 use polyrpc_core::{Fault, Retry};
 
-use super::streams::{Both, of_one};
+use super::streams::{Both, with_unary_method};
 use super::*;
 use crate::grpc::frame::PREFIX;
 
@@ -111,7 +111,7 @@ fn oversized_request_trailers_fail_their_call() {
     assert_eq!(streamed.recorded(), ["open 1 Echo"]);
     streamed.to_server.extend_from_slice(&trailers(1));
     assert_eq!(streamed.recorded(), ["cancelled 1"]);
-    let mut kept = of_one();
+    let mut kept = with_unary_method();
     kept.open(1);
     assert_eq!(kept.recorded(), [""; 0]);
     kept.to_server.extend_from_slice(&trailers(1));
@@ -129,7 +129,7 @@ fn oversized_request_trailers_fail_their_call() {
 
 #[test]
 fn opening_and_cancelling_watches_is_not_abuse() {
-    let mut both = of_one();
+    let mut both = with_unary_method();
     for n in 0..2500 {
         both.server.tick(Duration::from_millis(20 * n), &mut both.down);
         both.open(n);
@@ -149,7 +149,7 @@ fn opening_and_cancelling_watches_is_not_abuse() {
 
 #[test]
 fn buffered_bytes_are_counted() {
-    let mut both = of_one();
+    let mut both = with_unary_method();
     let (message, window) = (Bytes::from(vec![0; 10_000]), Bytes::from(vec![0; 1 << 20]));
     both.open(1);
     both.client.message(CallId(1), message, &mut both.up);

@@ -18,11 +18,11 @@ pub(super) struct Both {
 
 impl Both {
     pub(super) fn new() -> Self {
-        Self::with(Methods::default())
+        Self::with_methods(Methods::default())
     }
 
     /// Creates them with these methods that take one message.
-    pub(super) fn with(methods: Methods) -> Self {
+    pub(super) fn with_methods(methods: Methods) -> Self {
         Self {
             client: client(),
             server: Server::new(ServerConfig { methods, ..ServerConfig::default() }.into()),
@@ -360,10 +360,10 @@ fn head_reset_in_the_same_batch_is_not_reported() {
 }
 
 /// Creates both sides, with the methods of [`Both::open`] taking one message.
-pub(super) fn of_one() -> Both {
+pub(super) fn with_unary_method() -> Both {
     let mut methods = Methods::default();
     methods.add("example.EchoService", "Echo");
-    Both::with(methods)
+    Both::with_methods(methods)
 }
 
 /// Knows one method that takes one message, unless it is told that this has changed.
@@ -380,7 +380,7 @@ impl OtherMethods for Changing {
 fn others_are_asked_for_each_call_whether_it_takes_one_message() {
     let (others, mut methods) = (Arc::new(Changing::default()), Methods::default());
     methods.set_others(others.clone());
-    let mut both = Both::with(methods);
+    let mut both = Both::with_methods(methods);
     both.open(1);
     assert_eq!(both.recorded(), [""; 0]);
     both.client.message(CallId(1), Bytes::from_static(b"all"), &mut both.up);
@@ -394,7 +394,7 @@ fn others_are_asked_for_each_call_whether_it_takes_one_message() {
 
 #[test]
 fn unary_call_is_reported_when_complete() {
-    let mut both = of_one();
+    let mut both = with_unary_method();
     both.open(1);
     assert_eq!(both.recorded(), [""; 0]);
     assert!(both.server.needs_ticks());
@@ -411,7 +411,7 @@ fn unary_call_is_reported_when_complete() {
 
 #[test]
 fn unary_call_that_waits_too_long_is_reported_in_parts() {
-    let mut both = of_one();
+    let mut both = with_unary_method();
     both.open(1);
     both.open(2);
     both.client.message(CallId(2), Bytes::from_static(b"all"), &mut both.up);
@@ -428,7 +428,7 @@ fn unary_call_that_waits_too_long_is_reported_in_parts() {
 
 #[test]
 fn excess_messages_of_a_unary_call_are_all_reported() {
-    let mut both = of_one();
+    let mut both = with_unary_method();
     both.open(1);
     both.recorded();
     both.client.message(CallId(1), Bytes::from_static(b"one"), &mut both.up);
@@ -438,7 +438,7 @@ fn excess_messages_of_a_unary_call_are_all_reported() {
 
 #[test]
 fn call_cancelled_before_it_was_reported_is_dropped() {
-    let mut both = of_one();
+    let mut both = with_unary_method();
     both.open(1);
     both.client.message(CallId(1), Bytes::from_static(b"all"), &mut both.up);
     both.recorded();
@@ -452,7 +452,7 @@ fn call_cancelled_before_it_was_reported_is_dropped() {
 
 #[test]
 fn buffered_unary_calls_do_not_close_the_window() {
-    let mut both = of_one();
+    let mut both = with_unary_method();
     for n in 0..2000 {
         both.open(n);
         both.recorded();
@@ -470,7 +470,7 @@ fn buffered_unary_calls_do_not_close_the_window() {
 fn short_message_in_several_frames_is_one_call() {
     for (length, recorded) in [(2000, vec!["call Echo"]), (20_000, vec!["open 1 Echo", "message 1", "end 1"])]
     {
-        let mut both = of_one();
+        let mut both = with_unary_method();
         both.open(1);
         both.recorded();
         both.client.message(CallId(1), Bytes::from(vec![b'.'; length]), &mut both.up);

@@ -22,7 +22,7 @@ impl Extent {
         let mut missing_values = self.missing_values.unwrap_or(1);
         while missing_values > 0 {
             let rest = inbox.get(self.at..).unwrap_or_default();
-            let Some(piece) = Piece::of(rest)? else { break };
+            let Some(piece) = Piece::parse(rest)? else { break };
             // Every value takes at least one byte, so that counts are bounded by the limit, too.
             let end = self.at.saturating_add(piece.length);
             let least = end.saturating_add(missing_values - 1).saturating_add(piece.values);
@@ -60,7 +60,7 @@ struct Piece {
 
 impl Piece {
     /// Parses the token at the start of `bytes`; `None` if its length is not known yet.
-    fn of(bytes: &[u8]) -> Result<Option<Self>, Violation> {
+    fn parse(bytes: &[u8]) -> Result<Option<Self>, Violation> {
         let [marker, rest @ ..] = bytes else { return Ok(None) };
         let marker = *marker;
         let plain = |length| Some(Self { length, values: 0 });
