@@ -12,7 +12,7 @@ use bytes::BytesMut;
 use polyrpc::{Bytes, Client, Code, Compression, Format, Json, Result, Server, Status};
 use polyrpc_core::protocol::{Parameter, Parameters, Scheme, by_magic};
 use polyrpc_core::session::{self, ClientEvent, NotFound, ServerEvent};
-use polyrpc_core::{Call, CallId, Descriptor, Detected, Limits, Outbox, Reply, Violation};
+use polyrpc_core::{Call, CallId, Descriptor, Detection, Limits, Outbox, Reply, Violation};
 
 /// Descriptor of the protocol for servers and clients.
 pub(crate) static LINES: Descriptor = Descriptor {
@@ -24,7 +24,7 @@ pub(crate) static LINES: Descriptor = Descriptor {
 
 const JSON: Format = Format::Json(Json::Go);
 
-fn recognise(start: &[u8]) -> Detected {
+fn recognise(start: &[u8]) -> Detection {
     by_magic(b"CALL ", start)
 }
 

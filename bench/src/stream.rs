@@ -62,8 +62,8 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     Ok(if all_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn evaluate(protocol: &str, mib: u64, measured: &Measured) -> [Bar; 2] {
-    let Measured { carried, server, client } = measured;
+fn evaluate(protocol: &str, mib: u64, measured: &Measurement) -> [Bar; 2] {
+    let Measurement { carried, server, client } = measured;
     let seconds = carried.nanoseconds as f64 / 1e9;
     println!();
     println!(
@@ -87,8 +87,8 @@ fn evaluate(protocol: &str, mib: u64, measured: &Measured) -> [Bar; 2] {
     [bar("server", server), bar("client", client)]
 }
 
-struct Measured {
-    carried: Carried,
+struct Measurement {
+    carried: EchoedBytes,
     server: Resident,
     client: Resident,
 }
@@ -99,7 +99,7 @@ struct Resident {
     most: u64,
 }
 
-fn measure(protocol: &str, mib: u64) -> io::Result<Measured> {
+fn measure(protocol: &str, mib: u64) -> io::Result<Measurement> {
     let server = Child::start(&["stream-server".to_owned()])?;
     let Listening { address } = server.read_report(PATIENCE)?;
     let client = [
@@ -119,7 +119,7 @@ fn measure(protocol: &str, mib: u64) -> io::Result<Measured> {
     let resident = |before, process: &Child| {
         Ok::<_, io::Error>(Resident { before, most: measure::most_resident_kib_of(process.id())? })
     };
-    Ok(Measured {
+    Ok(Measurement {
         carried,
         server: resident(server_before, &server)?,
         client: resident(client_before, &client)?,
@@ -181,7 +181,7 @@ pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
 
 /// The echoed bytes.
 #[derive(Debug, Serialize, Deserialize)]
-struct Carried {
+struct EchoedBytes {
     pieces: u64,
     in_order: bool,
     nanoseconds: u64,
@@ -198,7 +198,7 @@ fn pieces(mib: u64) -> u64 {
 const BURST: u64 = 128;
 const PAUSE: Duration = Duration::from_millis(50);
 
-async fn carry(pipe: &PipeClient, pieces: u64) -> Result<Carried> {
+async fn carry(pipe: &PipeClient, pieces: u64) -> Result<EchoedBytes> {
     let began = Instant::now();
     let mut back = pipe.through(Streaming::from_iter((0..pieces).map(piece))).await?;
     let (mut came, mut in_order) = (0, true);
@@ -213,7 +213,7 @@ async fn carry(pipe: &PipeClient, pieces: u64) -> Result<Carried> {
             tokio::time::sleep(PAUSE).await;
         }
     }
-    Ok(Carried { pieces: came, in_order, nanoseconds: began.elapsed().as_nanos() as u64 })
+    Ok(EchoedBytes { pieces: came, in_order, nanoseconds: began.elapsed().as_nanos() as u64 })
 }
 
 /// A message that contains its number.

@@ -44,7 +44,7 @@ pub(crate) struct Options {
 
 /// All results, and the conditions of the measurement.
 #[derive(Debug, Serialize)]
-struct Measured {
+struct Measurement {
     machine: Machine,
     command: Vec<String>,
     rounds: usize,
@@ -66,7 +66,7 @@ impl Suite {
         Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn measure(self, options: &Options) -> Measured {
+    fn measure(self, options: &Options) -> Measurement {
         let machine = Machine::here();
         let timing = options.timing();
         let subjects = options.subjects();
@@ -86,7 +86,7 @@ impl Suite {
             Some(_) => Vec::new(),
         };
         let command = std::env::args().collect();
-        Measured { machine, command, rounds: options.rounds, timing, cases, quiet_cases, bars }
+        Measurement { machine, command, rounds: options.rounds, timing, cases, quiet_cases, bars }
     }
 }
 
@@ -103,7 +103,7 @@ impl Options {
     }
 }
 
-impl Measured {
+impl Measurement {
     /// Prints everything; the bars last, one per line.
     fn print(&self) {
         let timing = self.timing;

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::link::{Link, Network};
-use super::quinn_echo::{Arrived, IN_FLIGHT, LENGTH, Peer};
+use super::quinn_echo::{ByteCounter, IN_FLIGHT, LENGTH, Peer};
 use crate::cluster::{Authority, Combination, Replica, combinations};
 
 /// Networks with losses, where congestion control decides. The delay is that of one direction.
@@ -91,7 +91,7 @@ pub(super) async fn compare(
 
 /// Returns the bytes a second that arrive within the window.
 async fn measure(subject: Subject, servers: &Servers<'_>, window: Duration) -> io::Result<f64> {
-    let arrived = Arrived::default();
+    let arrived = ByteCounter::default();
     let mut tasks = JoinSet::new();
     match subject {
         Subject::Quinn => _ = tasks.spawn(servers.quinn.connect().await?.echo(arrived.clone())),
@@ -119,7 +119,7 @@ async fn measure(subject: Subject, servers: &Servers<'_>, window: Duration) -> i
 fn call(
     combination: Combination,
     servers: &Servers<'_>,
-    arrived: &Arrived,
+    arrived: &ByteCounter,
     tasks: &mut JoinSet<io::Result<()>>,
 ) -> io::Result<()> {
     let list = List::new([combination.instance(&servers.replica.places)]);

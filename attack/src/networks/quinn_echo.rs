@@ -38,7 +38,7 @@ pub(super) const LENGTH: usize = 16 << 10;
 pub(super) const IN_FLIGHT: usize = 16;
 
 /// Bytes that have arrived so far.
-pub(super) type Arrived = Arc<AtomicU64>;
+pub(super) type ByteCounter = Arc<AtomicU64>;
 
 /// Name in the certificate.
 const NAME: &str = "localhost";
@@ -138,7 +138,7 @@ impl Echo {
     /// # Errors
     ///
     /// If the connection ends.
-    pub(super) async fn echo(self, arrived: Arrived) -> io::Result<()> {
+    pub(super) async fn echo(self, arrived: ByteCounter) -> io::Result<()> {
         let (send, receive) = self.connection.open_bi().await?;
         let room = Semaphore::new(IN_FLIGHT);
         tokio::try_join!(write(send, &room), read(receive, &room, &arrived)).map(drop)
@@ -154,7 +154,7 @@ async fn write(mut send: SendStream, room: &Semaphore) -> io::Result<()> {
     Ok(())
 }
 
-async fn read(mut receive: RecvStream, room: &Semaphore, arrived: &Arrived) -> io::Result<()> {
+async fn read(mut receive: RecvStream, room: &Semaphore, arrived: &ByteCounter) -> io::Result<()> {
     let mut message = vec![0; LENGTH];
     loop {
         receive.read_exact(&mut message).await.map_err(io::Error::other)?;

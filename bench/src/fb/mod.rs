@@ -97,7 +97,7 @@ pub(crate) struct Options {
 
 /// All results, and the conditions of the measurement.
 #[derive(Debug, Serialize)]
-struct Measured {
+struct Measurement {
     machine: Machine,
     command: Vec<String>,
     rounds: usize,
@@ -137,7 +137,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let allocations = count_allocations()?;
     let bars = cases.iter().map(Case::bar).chain(reading_bar(&allocations)).collect();
     let command = std::env::args().collect();
-    let measured = Measured { machine, command, rounds: options.rounds, cases, allocations, bars };
+    let measured = Measurement { machine, command, rounds: options.rounds, cases, allocations, bars };
     measured.print();
     if let Some(path) = &options.json {
         serde_json::to_writer_pretty(File::create(path)?, &measured)?;
@@ -244,7 +244,7 @@ fn count_allocations() -> io::Result<Vec<Allocations>> {
     lines.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
-impl Measured {
+impl Measurement {
     fn print(&self) {
         let method = format!("{} rounds in turn; loopback; median", self.rounds);
         report::print_conditions(&self.machine, &self.command, &method);

@@ -59,21 +59,21 @@ pub(crate) struct Options {
 
 /// All results, and the conditions of the measurement.
 #[derive(Debug, Serialize)]
-struct Measured {
+struct Measurement {
     machine: Machine,
     command: Vec<String>,
     seconds: f64,
     /// The well-behaved client alone.
-    quiet: Vec<Tried>,
+    quiet: Vec<RoundResult>,
     /// The well-behaved client next to another one that calls as fast as it can.
-    busy: Vec<Tried>,
-    attacks: Vec<Tried>,
+    busy: Vec<RoundResult>,
+    attacks: Vec<RoundResult>,
     bars: Vec<Bar>,
 }
 
 /// A round, or its error.
 #[derive(Debug, Serialize)]
-struct Tried {
+struct RoundResult {
     name: &'static str,
     round: Result<Round, String>,
 }
@@ -92,7 +92,7 @@ const GROWN_KIB: f64 = 10.0 * 1024.0;
 
 /// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
-    let mut measured = Measured {
+    let mut measured = Measurement {
         machine: Machine::here(),
         command: std::env::args().collect(),
         seconds: options.seconds,
@@ -118,7 +118,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-impl Tried {
+impl RoundResult {
     fn attack(attack: &Attack, window: Duration) -> Self {
         Self::new(attack.name, Some(attack), window)
     }
@@ -133,17 +133,18 @@ impl Tried {
     }
 }
 
-impl Measured {
+impl Measurement {
     fn measure(&mut self, attacks: &[&'static Attack], window: Duration) {
         for some in attacks.chunks(BETWEEN) {
             self.measure_peace(window);
-            self.attacks.extend(some.iter().map(|attack| Tried::attack(attack, window.max(attack.least))));
+            self.attacks
+                .extend(some.iter().map(|attack| RoundResult::attack(attack, window.max(attack.least))));
         }
     }
 
     fn measure_peace(&mut self, window: Duration) {
-        self.quiet.push(Tried::new("quiet", None, window));
-        self.busy.push(Tried::new("busy", Some(&NEIGHBOUR), window));
+        self.quiet.push(RoundResult::new("quiet", None, window));
+        self.busy.push(RoundResult::new("busy", Some(&NEIGHBOUR), window));
     }
 
     /// Two bars per attack: the latency of the well-behaved client, and the memory of the server.
@@ -190,7 +191,7 @@ impl Measured {
         })
     }
 
-    fn rounds_of(&self, attack: &Attack) -> impl Iterator<Item = &Tried> {
+    fn rounds_of(&self, attack: &Attack) -> impl Iterator<Item = &RoundResult> {
         self.attacks.iter().filter(|tried| tried.name == attack.name)
     }
 
@@ -229,13 +230,13 @@ impl Measured {
         }
     }
 
-    fn print_round(&self, tried: &Tried) {
+    fn print_round(&self, tried: &RoundResult) {
         let Round { served, siege, grown_kib, cpu } = match &tried.round {
             Ok(round) => round,
             Err(error) => return println!("{:<32} {error}", tried.name),
         };
         let of_siege = |figure: fn(&Siege) -> String| siege.as_ref().map_or_else(report::dash, figure);
-        let times = |baseline: &[Tried]| {
+        let times = |baseline: &[RoundResult]| {
             p99_us(baseline).map_or_else(report::dash, |baseline| format!("{:.2}", served.p99_us / baseline))
         };
         println!(
@@ -259,8 +260,8 @@ impl Measured {
     }
 }
 
-fn p99_us<'t>(rounds: impl IntoIterator<Item = &'t Tried>) -> Option<f64> {
-    Spread::from_figures(rounds.into_iter().filter_map(Tried::p99_us)).map(|spread| spread.median)
+fn p99_us<'t>(rounds: impl IntoIterator<Item = &'t RoundResult>) -> Option<f64> {
+    Spread::from_figures(rounds.into_iter().filter_map(RoundResult::p99_us)).map(|spread| spread.median)
 }
 
 impl Attack {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::attack::Attack;
 use super::attacker::{AttackerOptions, Siege};
-use super::victim::{Served, VictimOptions};
+use super::victim::{VictimOptions, VictimResult};
 use crate::exchange::Protocol;
 use crate::measure;
 use crate::process::{Child, Listening, Ready};
@@ -18,7 +18,7 @@ use crate::subject::{ServerKind, ServerOptions};
 /// Result of a round.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Round {
-    pub(super) served: Served,
+    pub(super) served: VictimResult,
     /// `None` without an attack.
     pub(super) siege: Option<Siege>,
     /// Maximum growth of the server's resident memory.

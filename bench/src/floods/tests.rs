@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::attack::{Attack, Fate, NEIGHBOUR};
 use super::attacker::{self, Siege};
 use super::attacks;
-use super::victim::{Served, Victim};
+use super::victim::{Victim, VictimResult};
 use crate::exchange::Protocol;
 use crate::subject::{ServerKind, ServerOptions};
 
@@ -46,7 +46,7 @@ fn is_over(attack: &Attack, server: SocketAddr, window: Duration) -> bool {
     is_over
 }
 
-fn beside(attack: &Attack, server: SocketAddr, window: Duration) -> (Served, Siege) {
+fn beside(attack: &Attack, server: SocketAddr, window: Duration) -> (VictimResult, Siege) {
     let victim = Victim::connect(server).unwrap();
     thread::scope(|scope| {
         let siege = scope.spawn(|| attacker::run(attack, server, window).unwrap());

@@ -58,7 +58,7 @@ pub(crate) fn live(options: &VictimOptions) -> io::Result<()> {
 
 /// Results of the well-behaved client's calls.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Served {
+pub(super) struct VictimResult {
     /// Number of calls.
     pub(super) calls: u64,
     /// Failed calls, and those with a wrong response.
@@ -93,7 +93,7 @@ impl Victim {
     }
 
     /// Calls for this long.
-    pub(super) fn run(&self, window: Duration) -> io::Result<Served> {
+    pub(super) fn run(&self, window: Duration) -> io::Result<VictimResult> {
         let record = Arc::new(Mutex::new(Record::new(window)));
         self.runtime.block_on(async {
             let began = TokioInstant::now();
@@ -159,13 +159,13 @@ impl Record {
         second.record_correct(took, EVERY.as_nanos() as u64).expect("it is within the bounds");
     }
 
-    fn finish(&self) -> Served {
+    fn finish(&self) -> VictimResult {
         let us = |ns: u64| ns as f64 / 1e3;
         let mut all = self.seconds[0].clone();
         self.seconds[1..].iter().for_each(|second| all.add(second).expect("they have the same bounds"));
         let p99s = self.seconds.iter().filter(|second| !second.is_empty());
         let p99 = Spread::from_figures(p99s.map(|second| us(second.value_at_quantile(0.99))));
-        Served {
+        VictimResult {
             calls: self.calls,
             lost: self.lost,
             p50_us: us(all.value_at_quantile(0.5)),

@@ -45,11 +45,11 @@ pub(super) enum Input {
 pub(super) struct Running {
     pub(super) address: SocketAddr,
     /// `None` without a proxy.
-    process: Option<Started>,
+    process: Option<ProxyProcess>,
     folder: PathBuf,
 }
 
-enum Started {
+enum ProxyProcess {
     Ours(Child),
     Foreign(Process),
 }
@@ -83,7 +83,7 @@ impl Proxy {
                 schema.to_owned(),
             ])?;
             let Listening { address } = child.read_report(PATIENCE)?;
-            return Ok(Running { address, process: Some(Started::Ours(child)), folder });
+            return Ok(Running { address, process: Some(ProxyProcess::Ours(child)), folder });
         }
         let address = free_address()?;
         let mut command = self.command(input, (address, upstream), &folder)?;
@@ -92,7 +92,7 @@ impl Proxy {
             let name = self.as_str();
             io::Error::new(error.kind(), format!("{name}: {error} (is it installed? bench/peers/neighbours)"))
         })?;
-        let mut running = Running { address, process: Some(Started::Foreign(process)), folder };
+        let mut running = Running { address, process: Some(ProxyProcess::Foreign(process)), folder };
         running.wait_until_it_listens(self.as_str())?;
         Ok(running)
     }
@@ -157,15 +157,15 @@ impl Running {
 
     fn id(&self) -> Option<u32> {
         match self.process.as_ref()? {
-            Started::Ours(child) => Some(child.id()),
-            Started::Foreign(process) => Some(process.id()),
+            ProxyProcess::Ours(child) => Some(child.id()),
+            ProxyProcess::Foreign(process) => Some(process.id()),
         }
     }
 
     fn wait_until_it_listens(&mut self, name: &str) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while TcpStream::connect(self.address).is_err() {
-            if let Some(Started::Foreign(process)) = &mut self.process
+            if let Some(ProxyProcess::Foreign(process)) = &mut self.process
                 && let Some(status) = process.try_wait()?
             {
                 return Err(io::Error::other(format!("{name} ended at once, with {status}")));
@@ -181,7 +181,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(Started::Foreign(process)) = &mut self.process {
+        if let Some(ProxyProcess::Foreign(process)) = &mut self.process {
             // It may have exited already; either way it is gone afterwards.
             let _ = process.kill();
             let _ = process.wait();

@@ -13,7 +13,7 @@ use tokio::runtime::Builder;
 use tokio::time::{Instant as TokioInstant, interval_at};
 
 use super::peer::file;
-use super::task::{ClientOptions, Connected, Method};
+use super::task::{ClientOptions, ConnectReport, Method};
 use crate::load::{SharedLaps, Tally};
 use crate::measure;
 use crate::process::{self, Done};
@@ -31,7 +31,7 @@ pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
     if options.warm_up > 0 {
         runtime.block_on(load(&callers, options, Duration::from_millis(options.warm_up), None))?;
     }
-    process::write_report(&Connected { took_ns })?;
+    process::write_report(&ConnectReport { took_ns })?;
 
     let mut told = io::stdin().lines();
     if told.next().transpose()?.is_some() {

@@ -34,12 +34,12 @@ pub(super) fn run(server: SocketAddr, calls: u64) -> io::Result<Report> {
     if !output.status.success() {
         return Err(io::Error::other(format!("ghz: {}", String::from_utf8_lossy(&output.stderr))));
     }
-    serde_json::from_slice::<Printed>(&output.stdout)?.report(calls)
+    serde_json::from_slice::<GhzReport>(&output.stdout)?.report(calls)
 }
 
 /// The used fields of ghz's JSON.
 #[derive(Deserialize)]
-struct Printed {
+struct GhzReport {
     rps: f64,
     #[serde(rename = "statusCodeDistribution")]
     codes: Codes,
@@ -60,7 +60,7 @@ struct Latency {
     latency: u64,
 }
 
-impl Printed {
+impl GhzReport {
     fn report(self, calls: u64) -> io::Result<Report> {
         if self.codes.ok != calls {
             return Err(io::Error::other(format!("ghz: {} of {calls} calls succeeded", self.codes.ok)));
@@ -79,7 +79,7 @@ mod tests {
     fn ghz_report_is_accepted_only_if_every_call_succeeded() {
         let printed = r#"{"count":3,"rps":17101.86,"statusCodeDistribution":{"OK":3},
             "latencyDistribution":[{"percentage":50,"latency":160000},{"percentage":99,"latency":830000}]}"#;
-        let read = |calls| serde_json::from_str::<Printed>(printed).unwrap().report(calls);
+        let read = |calls| serde_json::from_str::<GhzReport>(printed).unwrap().report(calls);
         let report = read(3).unwrap();
         assert_eq!((report.calls_per_second, report.p99), (17101.86, Duration::from_micros(830)));
         read(4).unwrap_err();

@@ -76,7 +76,7 @@ impl Subject {
 
 /// All results, and the conditions of the measurement.
 #[derive(Debug, Serialize)]
-struct Measured {
+struct Measurement {
     machine: Machine,
     command: Vec<String>,
     rounds: usize,
@@ -99,7 +99,7 @@ pub(crate) fn run(options: &HeadersOptions) -> io::Result<ExitCode> {
     let cases: Vec<_> = CASES.into_iter().map(|case| Case::measure(options, case)).collect();
     let bars = cases.iter().flat_map(|case| case.bars(options)).collect();
     let command = std::env::args().collect();
-    let measured = Measured { machine, command, rounds: options.rounds, cases, bars };
+    let measured = Measurement { machine, command, rounds: options.rounds, cases, bars };
     measured.print();
     if let Some(path) = &options.json {
         serde_json::to_writer_pretty(File::create(path)?, &measured)?;
@@ -188,7 +188,7 @@ fn kind(is_same: bool) -> &'static str {
     if is_same { "the same" } else { "new" }
 }
 
-impl Measured {
+impl Measurement {
     fn print(&self) {
         let method = format!(
             "{} rounds in turn; {IN_FLIGHT} callers on one connection; loopback; median (min–max)",

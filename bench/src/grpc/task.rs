@@ -62,7 +62,7 @@ pub(crate) struct ClientOptions {
 
 /// Output of the client once its connections are open, each has made a call, and it is warm.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Connected {
+pub(crate) struct ConnectReport {
     /// Duration of opening, including first calls.
     pub(crate) took_ns: u64,
 }
@@ -86,7 +86,7 @@ impl ClientOptions {
     }
 
     /// Starts the client and waits until its connections are open.
-    pub(crate) fn start(&self) -> io::Result<(Child, Connected)> {
+    pub(crate) fn start(&self) -> io::Result<(Child, ConnectReport)> {
         let client = Child::start(&self.to_arguments())?;
         let connected = client.read_report(Duration::from_millis(self.warm_up) + 2 * PATIENCE)?;
         Ok((client, connected))

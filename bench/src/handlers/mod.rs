@@ -46,7 +46,7 @@ pub(crate) struct Options {
 
 /// All results, and the conditions of the measurement.
 #[derive(Debug, Serialize)]
-struct Measured {
+struct Measurement {
     machine: Machine,
     command: Vec<String>,
     rows: Vec<MeasuredRow>,
@@ -98,7 +98,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     bars.iter().for_each(|bar| println!("{bar}"));
     let kept = bars.iter().all(Bar::is_ok);
     if let Some(path) = &options.json {
-        serde_json::to_writer_pretty(File::create(path)?, &Measured { machine, command, rows, bars })?;
+        serde_json::to_writer_pretty(File::create(path)?, &Measurement { machine, command, rows, bars })?;
     }
     Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -80,7 +80,7 @@ struct Subject {
 
 /// All results, and the conditions of the measurement.
 #[derive(Debug, Serialize)]
-struct Measured {
+struct Measurement {
     machine: Machine,
     command: Vec<String>,
     rounds: usize,
@@ -103,7 +103,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let cases: Vec<_> = chosen.map(|(size, limit)| Case::measure(options, size, limit)).collect();
     let bars = cases.iter().filter_map(Case::bar).chain(growth(&cases)).collect();
     let command = std::env::args().collect();
-    let measured = Measured { machine, command, rounds: options.rounds, cases, bars };
+    let measured = Measurement { machine, command, rounds: options.rounds, cases, bars };
     measured.print();
     if let Some(path) = &options.json {
         serde_json::to_writer_pretty(File::create(path)?, &measured)?;
@@ -186,7 +186,7 @@ fn load(
 
 const WARM_UP: Duration = Duration::from_millis(300);
 
-impl Measured {
+impl Measurement {
     fn print(&self) {
         let method = format!("{} rounds in turn; loopback; median (min–max)", self.rounds);
         report::print_conditions(&self.machine, &self.command, &method);

@@ -25,7 +25,7 @@ enum Awaiting {
 
 /// The replies completed by a piece of the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counted {
+pub(super) struct ReplyCounts {
     /// Complete replies.
     pub(super) replies: u64,
     /// Replies that differ from the verified first one.
@@ -38,8 +38,8 @@ impl Replies {
     }
 
     /// Processes the next bytes of the stream.
-    pub(super) fn count(&mut self, mut bytes: &[u8]) -> io::Result<Counted> {
-        let mut counted = Counted::default();
+    pub(super) fn count(&mut self, mut bytes: &[u8]) -> io::Result<ReplyCounts> {
+        let mut counted = ReplyCounts::default();
         while !bytes.is_empty() {
             match &mut self.awaiting {
                 Awaiting::Header { bytes: header, held } => {
@@ -103,9 +103,9 @@ mod tests {
         let mut replies = Replies::new(expected.framing, expected.reply.clone());
         for other in [31, 33] {
             let counted = replies.count(&Protocol::Rpcx.exchange(other).reply).unwrap();
-            assert_eq!(counted, Counted { replies: 1, wrong: 1 });
+            assert_eq!(counted, ReplyCounts { replies: 1, wrong: 1 });
         }
-        assert_eq!(replies.count(&expected.reply).unwrap(), Counted { replies: 1, wrong: 0 });
+        assert_eq!(replies.count(&expected.reply).unwrap(), ReplyCounts { replies: 1, wrong: 0 });
     }
 
     #[test]
@@ -118,7 +118,7 @@ mod tests {
             let mut replies = Replies::new(expected.framing, expected.reply.clone());
             // A frame of another protocol is an error already.
             let Ok(counted) = replies.count(&reply) else { continue };
-            assert_eq!(counted, Counted { replies: 1, wrong: 1 }, "byte {at}");
+            assert_eq!(counted, ReplyCounts { replies: 1, wrong: 1 }, "byte {at}");
         }
     }
 

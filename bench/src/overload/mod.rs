@@ -71,7 +71,7 @@ const REFUSED_MS: f64 = 5.0;
 
 /// All results, and the conditions of the measurement.
 #[derive(Debug, Serialize)]
-struct Measured {
+struct Measurement {
     machine: Machine,
     command: Vec<String>,
     half: Answers,
@@ -94,7 +94,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
         let within = Duration::from_secs_f64(options.settle + options.seconds) + PATIENCE;
         Child::start(&caller.to_arguments())?.read_report(within)
     };
-    let measured = Measured {
+    let measured = Measurement {
         machine: Machine::here(),
         command: std::env::args().collect(),
         half: load(0.5)?,
@@ -109,7 +109,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     Ok(if bars.iter().all(Bar::is_ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-impl Measured {
+impl Measurement {
     fn evaluate(&self) -> [Bar; 3] {
         let Self { half, full, triple, .. } = self;
         let clean = [half, full, triple].iter().all(|answers| answers.failed == 0 && answers.accepted > 0);

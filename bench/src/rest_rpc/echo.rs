@@ -11,7 +11,7 @@ use polyrpc::rest_rpc::Version;
 use polyrpc::server::Listen;
 use polyrpc::{Context, Result, Server};
 
-use super::Spoken;
+use super::BenchProtocol;
 use crate::load::{Load, SharedLaps, Tally};
 use crate::process;
 use crate::proto::example::{
@@ -23,7 +23,7 @@ use crate::proto::example::{
 pub(crate) struct ServerOptions {
     /// Its protocol.
     #[arg(long)]
-    pub(crate) spoken: Spoken,
+    pub(crate) spoken: BenchProtocol,
     /// Address to listen on; port 0 selects a free one.
     #[arg(long, default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
@@ -53,9 +53,9 @@ pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
         .function("echo", |message: String| async move { message });
     let listen = Listen::on(options.listen.to_string());
     let listen = match options.spoken {
-        Spoken::BaiduStd | Spoken::RestRpc => listen,
+        BenchProtocol::BaiduStd | BenchProtocol::RestRpc => listen,
         // It has no signature.
-        Spoken::RestRpcV0_11 => listen.rest_rpc(Version::V0_11),
+        BenchProtocol::RestRpcV0_11 => listen.rest_rpc(Version::V0_11),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let bound = runtime.block_on(server.bind(listen))?;
@@ -78,7 +78,7 @@ impl EchoService for Echo {
 pub(crate) struct ClientOptions {
     /// Its protocol.
     #[arg(long)]
-    pub(crate) spoken: Spoken,
+    pub(crate) spoken: BenchProtocol,
     /// The server to call.
     #[arg(long)]
     pub(crate) connect: SocketAddr,
@@ -126,16 +126,16 @@ pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
 /// Blocking callers on separate threads.
 struct Callers {
     clients: Vec<Client>,
-    spoken: Spoken,
+    spoken: BenchProtocol,
     message: String,
 }
 
 impl Callers {
     fn connect(options: &ClientOptions) -> io::Result<Self> {
         let url = match options.spoken {
-            Spoken::BaiduStd => format!("baidu-std://{}", options.connect),
-            Spoken::RestRpc => format!("rest-rpc://{}", options.connect),
-            Spoken::RestRpcV0_11 => format!("rest-rpc://{}?version=0.11", options.connect),
+            BenchProtocol::BaiduStd => format!("baidu-std://{}", options.connect),
+            BenchProtocol::RestRpc => format!("rest-rpc://{}", options.connect),
+            BenchProtocol::RestRpcV0_11 => format!("rest-rpc://{}?version=0.11", options.connect),
         };
         let clients = (0..options.callers).map(|_| Client::new(&url)).collect::<polyrpc::client::Result<_>>();
         let message = "A".repeat(options.size);
@@ -144,11 +144,11 @@ impl Callers {
 
     fn call(&self, client: &Client, laps: &SharedLaps) -> Result<()> {
         match self.spoken {
-            Spoken::BaiduStd => {
+            BenchProtocol::BaiduStd => {
                 let stub = EchoServiceBlockingClient::new(client.clone());
                 repeat(laps, || Ok(stub.echo(self.request())?.message == self.message))
             }
-            Spoken::RestRpc | Spoken::RestRpcV0_11 => {
+            BenchProtocol::RestRpc | BenchProtocol::RestRpcV0_11 => {
                 repeat(laps, || Ok(client.call::<String>("echo", &(&self.message,))? == self.message))
             }
         }

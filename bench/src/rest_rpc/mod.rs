@@ -45,7 +45,7 @@ const RATIO: f64 = 1.10;
 /// The protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Spoken {
+pub(crate) enum BenchProtocol {
     /// A protobuf message over baidu_std.
     BaiduStd,
     /// The current rest_rpc (v0.21), which uses struct_pack and has no correlation ids.
@@ -54,7 +54,7 @@ pub(crate) enum Spoken {
     RestRpcV0_11,
 }
 
-impl Spoken {
+impl BenchProtocol {
     const ALL: [Self; 3] = [Self::BaiduStd, Self::RestRpc, Self::RestRpcV0_11];
     /// The protocols compared with baidu_std.
     const JUDGED: [Self; 2] = [Self::RestRpc, Self::RestRpcV0_11];
@@ -87,7 +87,7 @@ pub(crate) struct Options {
 
 /// All results, and the conditions of the measurement.
 #[derive(Debug, Serialize)]
-struct Measured {
+struct Measurement {
     machine: Machine,
     command: Vec<String>,
     rounds: usize,
@@ -100,7 +100,7 @@ struct Measured {
 struct Case {
     callers: usize,
     size: usize,
-    series: Vec<Series<Spoken>>,
+    series: Vec<Series<BenchProtocol>>,
 }
 
 /// Measures, prints and checks the bars.
@@ -110,7 +110,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let cases: Vec<_> = chosen.map(|(callers, size)| Case::measure(options, callers, size)).collect();
     let bars = cases.iter().flat_map(Case::bars).collect();
     let command = std::env::args().collect();
-    let measured = Measured { machine, command, rounds: options.rounds, cases, bars };
+    let measured = Measurement { machine, command, rounds: options.rounds, cases, bars };
     measured.print();
     if let Some(path) = &options.json {
         serde_json::to_writer_pretty(File::create(path)?, &measured)?;
@@ -128,23 +128,24 @@ impl Case {
         eprintln!("measuring {}", name(callers, size));
         let window = Duration::from_secs_f64(options.seconds.clamp(0.01, 3600.0));
         let timing = Timing { warm_up: WARM_UP, window };
-        let series =
-            rounds::interleave(options.rounds, &Spoken::ALL, |spoken| load(spoken, callers, size, timing));
+        let series = rounds::interleave(options.rounds, &BenchProtocol::ALL, |spoken| {
+            load(spoken, callers, size, timing)
+        });
         Self { callers, size, series }
     }
 
-    fn series(&self, spoken: Spoken) -> Option<&Series<Spoken>> {
+    fn series(&self, spoken: BenchProtocol) -> Option<&Series<BenchProtocol>> {
         self.series.iter().find(|series| series.subject == spoken)
     }
 
     /// Ratio of the CPU time per call to baidu_std's in the same rounds.
-    fn ratio(&self, spoken: Spoken) -> Option<Spread> {
-        self.series(spoken)?.ratio(self.series(Spoken::BaiduStd)?, Outcome::cpu_us)
+    fn ratio(&self, spoken: BenchProtocol) -> Option<Spread> {
+        self.series(spoken)?.ratio(self.series(BenchProtocol::BaiduStd)?, Outcome::cpu_us)
     }
 
     fn bars(&self) -> impl Iterator<Item = Bar> {
         let clean = self.series.iter().all(Series::is_clean);
-        Spoken::JUDGED.into_iter().map(move |spoken| Bar {
+        BenchProtocol::JUDGED.into_iter().map(move |spoken| Bar {
             name: format!("{}_{}", name(self.callers, self.size), spoken.as_str()),
             value: self.ratio(spoken).map(|ratio| ratio.median),
             limit: Limit::RatioAtMost(RATIO),
@@ -155,7 +156,7 @@ impl Case {
 
 /// One measurement with separate server and client processes. A single caller and its server share a core: the
 /// measurement covers the work of a call, not the wake-up of another core.
-fn load(spoken: Spoken, callers: usize, size: usize, timing: Timing) -> io::Result<Outcome> {
+fn load(spoken: BenchProtocol, callers: usize, size: usize, timing: Timing) -> io::Result<Outcome> {
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let core = if callers == 1 { Some(measure::last_core()?) } else { None };
     let server = ServerOptions { spoken, listen, core }.to_arguments();
@@ -167,7 +168,7 @@ fn load(spoken: Spoken, callers: usize, size: usize, timing: Timing) -> io::Resu
 
 const WARM_UP: Duration = Duration::from_millis(300);
 
-impl Measured {
+impl Measurement {
     fn print(&self) {
         let method = format!("{} rounds in turn; loopback; median", self.rounds);
         report::print_conditions(&self.machine, &self.command, &method);

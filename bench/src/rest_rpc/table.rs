@@ -1,6 +1,6 @@
 //! The results in the form of rest_rpc's benchmark: one row per size or number of callers.
 
-use super::{Case, Spoken};
+use super::{BenchProtocol, Case};
 use crate::report::{dash, with_spread};
 use crate::run::Outcome;
 
@@ -24,21 +24,21 @@ fn print_table(title: &str, first: &str, cases: &[Case], label: impl Fn(&Case) -
     }
     println!();
     println!("{title}");
-    let titles = Spoken::ALL.map(|spoken| format!("{:>16}", spoken.as_str())).join(" ");
+    let titles = BenchProtocol::ALL.map(|spoken| format!("{:>16}", spoken.as_str())).join(" ");
     println!("{first:<8} {:<13} {titles}   rest-rpc over baidu-std, v0.11 over baidu-std", "");
     for (label, case) in rows {
         let rate = |spoken| figure(case, spoken, |outcome| outcome.calls_per_second, 0);
-        println!("{label:<8} {:<13} {}", "calls/s", Spoken::ALL.map(rate).join(" "));
+        println!("{label:<8} {:<13} {}", "calls/s", BenchProtocol::ALL.map(rate).join(" "));
         let cpu = |spoken| figure(case, spoken, Outcome::cpu_us, 2);
-        let ratios = Spoken::JUDGED.map(|spoken| with_spread(case.ratio(spoken), 2)).join(", ");
-        println!("{:<8} {:<13} {}   {ratios}", "", "CPU µs/call", Spoken::ALL.map(cpu).join(" "));
+        let ratios = BenchProtocol::JUDGED.map(|spoken| with_spread(case.ratio(spoken), 2)).join(", ");
+        println!("{:<8} {:<13} {}   {ratios}", "", "CPU µs/call", BenchProtocol::ALL.map(cpu).join(" "));
         for trouble in case.series.iter().flat_map(|series| series.troubles()) {
             println!("  {trouble}");
         }
     }
 }
 
-fn figure(case: &Case, spoken: Spoken, figure: impl Fn(&Outcome) -> f64, digits: usize) -> String {
+fn figure(case: &Case, spoken: BenchProtocol, figure: impl Fn(&Outcome) -> f64, digits: usize) -> String {
     let median = case.series(spoken).and_then(|series| series.spread(figure)).map(|spread| spread.median);
     let text = median.map_or_else(dash, |median| format!("{median:.digits$}"));
     format!("{text:>16}")

@@ -7,7 +7,7 @@ use crate::error::Kind;
 /// Generated code that is not written to disk yet.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Generated {
+pub struct GeneratedCode {
     /// Files: paths relative to the output directory, and contents.
     pub files: Vec<(PathBuf, String)>,
     /// The `.proto` files that were read, imports included: code must be generated again when one of them changes.
@@ -16,7 +16,7 @@ pub struct Generated {
     pub warnings: Vec<String>,
 }
 
-impl Generated {
+impl GeneratedCode {
     /// Writes the files that differ from those in `dir`; the others keep their modification time. Directories are
     /// created as needed.
     ///

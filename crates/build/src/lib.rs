@@ -18,7 +18,7 @@
 //! }
 //! ```
 //!
-//! For checked-in files, [`Config::generate`] returns the same code as text, and a test with [`Generated::stale`] keeps
+//! For checked-in files, [`Config::generate`] returns the same code as text, and a test with [`GeneratedCode::stale`] keeps
 //! them up to date with the `.proto`. Include such a file as well, rather than declare it as a module, so that rustfmt
 //! leaves it alone.
 //!
@@ -79,7 +79,7 @@ use crate::error::Kind;
 use crate::source::Sources;
 
 pub use error::Error;
-pub use generated::Generated;
+pub use generated::GeneratedCode;
 
 /// Generates code for `files` into `OUT_DIR` and emits cargo's `rerun-if-changed`; for a build script.
 ///
@@ -246,7 +246,7 @@ impl Config {
     /// # Errors
     ///
     /// If a file is missing or invalid, or a name cannot be represented in Rust.
-    pub fn generate(&self) -> Result<Generated, Error> {
+    pub fn generate(&self) -> Result<GeneratedCode, Error> {
         let schemas =
             self.files.iter().filter(|file| file.extension().is_some_and(|kind| kind == "fbs")).count();
         match schemas {

@@ -8,10 +8,10 @@ use buffa_codegen::{GeneratedFile, idents};
 
 use crate::error::Kind;
 use crate::source::{self, Sources};
-use crate::{Config, Error, Generated, descriptor_set, reexport, service};
+use crate::{Config, Error, GeneratedCode, descriptor_set, reexport, service};
 
 /// Generates everything that is configured.
-pub(crate) fn generate(config: &Config, sources: Sources) -> Result<Generated, Error> {
+pub(crate) fn generate(config: &Config, sources: Sources) -> Result<GeneratedCode, Error> {
     let names = sources.to_generate(&config.messages.extern_paths);
     let (messages, warnings) =
         buffa_codegen::generate_with_diagnostics(&sources.files, &names, &config.messages)
@@ -27,7 +27,7 @@ pub(crate) fn generate(config: &Config, sources: Sources) -> Result<Generated, E
         files.push((name.clone(), modules(messages.iter().map(|package| package.package.as_str()))));
     }
     let warnings = warnings.iter().map(ToString::to_string).collect();
-    Ok(Generated { files, inputs: sources.paths, warnings })
+    Ok(GeneratedCode { files, inputs: sources.paths, warnings })
 }
 
 /// Assembles the code of one package: services, messages, descriptors.

@@ -16,7 +16,7 @@ use crate::own_page::{Menu, OwnPage, PageContent};
 use crate::process::Process;
 use crate::role::Role;
 use crate::settings::Listed;
-use crate::spans::{Attached, collector};
+use crate::spans::{CollectorGuard, collector};
 use crate::stalls::Stalls;
 use crate::stats::{PERCENTILES, ServerStats, micros};
 use crate::vars::{self, Kind, Reading, Value};
@@ -83,7 +83,7 @@ pub(crate) struct State {
     /// Pages that the program added.
     own_pages: Mutex<Vec<Arc<OwnPage>>>,
     /// Handles that enable the recording of calls, the list of calls in flight, and the counting of waits for locks.
-    _attached: (Attached, Box<dyn Send + Sync>),
+    _attached: (CollectorGuard, Box<dyn Send + Sync>),
     /// Tokens which prove that a form comes from a page of this process that was shown to a caller with the required
     /// role.
     change_token: String,
@@ -111,7 +111,7 @@ impl Console {
             stalls: Stalls::default(),
             fleet: OnceLock::new(),
             own_pages: Mutex::default(),
-            _attached: (Attached::new(), Box::new((watch_calls(), contention::watch()))),
+            _attached: (CollectorGuard::new(), Box::new((watch_calls(), contention::watch()))),
             change_token: random_token(),
             call_token: random_token(),
             started: SystemTime::now(),

@@ -19,12 +19,12 @@ pub(crate) struct Stalls(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     /// The running polls, and when each was first observed.
-    seen: HashMap<Poll, Seen>,
-    methods: BTreeMap<String, Stalled>,
+    seen: HashMap<Poll, SeenPoll>,
+    methods: BTreeMap<String, StallCounts>,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct SeenPoll {
     since: Instant,
     /// The method, once it is counted.
     method: Option<String>,
@@ -32,7 +32,7 @@ struct Seen {
 
 /// Counts of the stalls of a method.
 #[derive(Debug, Clone)]
-pub(crate) struct Stalled {
+pub(crate) struct StallCounts {
     pub(crate) count: u64,
     pub(crate) longest: Duration,
     pub(crate) last: SystemTime,
@@ -79,9 +79,9 @@ impl Stalls {
         let current = current_polls();
         seen.retain(|poll, _| current.contains(poll));
         for poll in &current {
-            seen.entry(*poll).or_insert(Seen { since: now, method: None });
+            seen.entry(*poll).or_insert(SeenPoll { since: now, method: None });
         }
-        let is_late = |seen: &Seen| now.saturating_duration_since(seen.since) >= bound;
+        let is_late = |seen: &SeenPoll| now.saturating_duration_since(seen.since) >= bound;
         if seen.values().any(is_late) {
             let metrics = metrics();
             for (poll, seen) in seen.iter_mut().filter(|(_, seen)| is_late(seen)) {
@@ -92,7 +92,7 @@ impl Stalls {
     }
 
     /// Returns the stalls of each method.
-    pub(crate) fn methods(&self) -> BTreeMap<String, Stalled> {
+    pub(crate) fn methods(&self) -> BTreeMap<String, StallCounts> {
         self.state().methods.clone()
     }
 
@@ -108,9 +108,9 @@ impl Stalls {
 
 /// Records a late poll: it is counted once, and its duration grows.
 fn note(
-    methods: &mut BTreeMap<String, Stalled>,
+    methods: &mut BTreeMap<String, StallCounts>,
     poll: &Poll,
-    seen: &mut Seen,
+    seen: &mut SeenPoll,
     now: Instant,
     metrics: &[Metrics],
 ) {
@@ -122,7 +122,7 @@ fn note(
         seen.method = Some(if known { name } else { "other".to_owned() });
     }
     let Some(method) = &seen.method else { return };
-    let stalled = methods.entry(method.clone()).or_insert_with(|| Stalled {
+    let stalled = methods.entry(method.clone()).or_insert_with(|| StallCounts {
         count: 0,
         longest: Duration::ZERO,
         last: SystemTime::now(),

@@ -30,6 +30,6 @@ pub use carrier::{Carrier, UnsupportedEntry};
 pub use format::{Compression, Format, Json};
 pub use metadata::{Metadata, ReceivedMetadata};
 pub use outbox::Outbox;
-pub use protocol::{Descriptor, Detected};
+pub use protocol::{Descriptor, Detection};
 pub use session::{Limits, Violation};
 pub use status::{Code, Detail, Fault, Retry, Scope, Status};

@@ -16,9 +16,9 @@ use crate::{Carrier, Format};
 /// like the built-in ones. A [session](crate::session) implements the protocol itself.
 ///
 /// ```
-/// use polyrpc_core::protocol::{Capabilities, Descriptor, Detected, Scheme, by_magic};
+/// use polyrpc_core::protocol::{Capabilities, Descriptor, Detection, Scheme, by_magic};
 ///
-/// fn recognise(start: &[u8]) -> Detected {
+/// fn recognise(start: &[u8]) -> Detection {
 ///     by_magic(b"LINE ", start)
 /// }
 ///
@@ -28,8 +28,8 @@ use crate::{Carrier, Format};
 ///     ..Descriptor::new("lines", recognise)
 /// };
 ///
-/// assert_eq!((LINES.recognise)(b"LINE 1"), Detected::Is(()));
-/// assert_eq!((LINES.recognise)(b"LI"), Detected::NeedMore);
+/// assert_eq!((LINES.recognise)(b"LINE 1"), Detection::Is(()));
+/// assert_eq!((LINES.recognise)(b"LI"), Detection::NeedMore);
 /// ```
 #[derive(Clone, Copy)]
 pub struct Descriptor {
@@ -46,8 +46,8 @@ pub struct Descriptor {
     /// How the protocol is reached by HTTP's `CONNECT`.
     pub connect: Option<Connect>,
     /// Whether a connection that starts with these bytes uses the protocol. Once it is not
-    /// [`NeedMore`](Detected::NeedMore), the result must not change when more bytes arrive.
-    pub recognise: fn(&[u8]) -> Detected,
+    /// [`NeedMore`](Detection::NeedMore), the result must not change when more bytes arrive.
+    pub recognise: fn(&[u8]) -> Detection,
     /// Registered name that clients request in the TLS handshake (ALPN, RFC 7301). Without one, clients request none,
     /// and servers accept the protocol's own name, as brpc does (`ssl_options.h`, `alpns`).
     pub alpn: Option<&'static str>,
@@ -65,7 +65,7 @@ pub type SelectDialect = fn(&'static str, &Parameters) -> Result<Dialect, String
 
 impl Descriptor {
     /// Creates the descriptor of a protocol with one dialect and [only unary calls](Capabilities::NONE).
-    pub const fn new(name: &'static str, recognise: fn(&[u8]) -> Detected) -> Self {
+    pub const fn new(name: &'static str, recognise: fn(&[u8]) -> Detection) -> Self {
         Self {
             name,
             schemes: &[],
@@ -281,7 +281,7 @@ pub enum Streams {
 
 /// Result of looking at the first bytes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detected<T = ()> {
+pub enum Detection<T = ()> {
     /// The bytes belong to this one.
     Is(T),
     /// More bytes are needed to decide.
@@ -290,13 +290,13 @@ pub enum Detected<T = ()> {
     Unknown,
 }
 
-impl<T> Detected<T> {
+impl<T> Detection<T> {
     /// Maps the detected value.
-    pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Detected<U> {
+    pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Detection<U> {
         match self {
-            Self::Is(known) => Detected::Is(map(known)),
-            Self::NeedMore => Detected::NeedMore,
-            Self::Unknown => Detected::Unknown,
+            Self::Is(known) => Detection::Is(map(known)),
+            Self::NeedMore => Detection::NeedMore,
+            Self::Unknown => Detection::Unknown,
         }
     }
 
@@ -310,12 +310,12 @@ impl<T> Detected<T> {
 }
 
 /// Recognises a protocol by a fixed prefix.
-pub fn by_magic(magic: &[u8], start: &[u8]) -> Detected {
+pub fn by_magic(magic: &[u8], start: &[u8]) -> Detection {
     let n = start.len().min(magic.len());
     match start[..n] == magic[..n] {
-        false => Detected::Unknown,
-        true if n == magic.len() => Detected::Is(()),
-        true => Detected::NeedMore,
+        false => Detection::Unknown,
+        true if n == magic.len() => Detection::Is(()),
+        true => Detection::NeedMore,
     }
 }
 
@@ -345,7 +345,7 @@ mod tests {
             dialect: |scheme, parameters| {
                 Ok(Dialect { one_at_a_time: parameters.has("pace", "slow"), ..Dialect::new(scheme) })
             },
-            ..Descriptor::new("slow_lines", |_| Detected::Unknown)
+            ..Descriptor::new("slow_lines", |_| Detection::Unknown)
         };
         let slow = Parameters::parse("pace=slow", "words", SLOW.parameters).unwrap();
         let dialect = SLOW.select_dialect("words", slow.clone()).unwrap();
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn descriptors_are_equal_by_name() {
-        let other = Descriptor::new("text_lines", |_| Detected::Unknown);
+        let other = Descriptor::new("text_lines", |_| Detection::Unknown);
         assert_eq!(LINES, other);
         assert_ne!(LINES, Descriptor::new("lines", LINES.recognise));
     }

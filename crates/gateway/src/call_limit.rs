@@ -9,10 +9,10 @@ use std::sync::atomic::Ordering::Relaxed;
 /// The last quarter is shared: a connection takes from it only up to its equal share. The last sixteenth is for
 /// connections that have few calls, so that the waiting calls of one caller never take all places.
 #[derive(Debug, Clone)]
-pub(crate) struct CallLimit(Option<Arc<Counted>>);
+pub(crate) struct CallLimit(Option<Arc<Counters>>);
 
 #[derive(Debug)]
-struct Counted {
+struct Counters {
     max: usize,
     in_flight: AtomicUsize,
     /// Calls of the callers' connections, by a hash of their numbers. Those with the same hash count as one connection
@@ -31,7 +31,7 @@ pub(crate) struct CallPermit {
 
 #[derive(Debug)]
 struct Place {
-    counted: Arc<Counted>,
+    counted: Arc<Counters>,
     /// Hash of the connection.
     slot: usize,
 }
@@ -39,7 +39,7 @@ struct Place {
 impl CallLimit {
     /// Without a maximum, every call is admitted.
     pub(crate) fn new(max: Option<usize>) -> Self {
-        Self(max.map(|max| Arc::new(Counted::new(max))))
+        Self(max.map(|max| Arc::new(Counters::new(max))))
     }
 
     /// Admits a call of a connection, unless the limit or the connection's share is used up.
@@ -50,7 +50,7 @@ impl CallLimit {
     }
 }
 
-impl Counted {
+impl Counters {
     fn new(max: usize) -> Self {
         let by_connection = (0..SLOTS).map(|_| AtomicUsize::new(0)).collect();
         Self { max, in_flight: AtomicUsize::new(0), by_connection, holders: AtomicUsize::new(0) }

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 /// Allows one event per second, and counts the suppressed ones.
 #[derive(Debug)]
-pub(crate) struct LogRate(Mutex<Logged>);
+pub(crate) struct LogRate(Mutex<LogState>);
 
 #[derive(Debug)]
-struct Logged {
+struct LogState {
     last: Option<Instant>,
     suppressed: u64,
 }
@@ -17,7 +17,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 impl LogRate {
     pub(crate) const fn new() -> Self {
-        Self(Mutex::new(Logged { last: None, suppressed: 0 }))
+        Self(Mutex::new(LogState { last: None, suppressed: 0 }))
     }
 
     /// Returns how many events were suppressed since the last one, if this one may be logged.

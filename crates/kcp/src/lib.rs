@@ -26,7 +26,7 @@ mod tests;
 pub use crate::config::{Config, Shards, Tuning};
 pub use crate::crypt::{Algorithm, Cipher, derive_key};
 pub use crate::error::ConfigError;
-pub use crate::session::{Ended, Session};
+pub use crate::session::{EndReason, Session};
 pub use crate::settings::{OpenedDatagram, Settings};
 pub use crate::time::Millis;
 

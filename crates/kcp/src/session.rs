@@ -51,7 +51,7 @@ pub struct Session {
     lingers: bool,
     /// Our end, once it was announced.
     farewell: Option<Farewell>,
-    ended: Option<Ended>,
+    ended: Option<EndReason>,
 }
 
 /// Replies that a client waits for.
@@ -78,7 +78,7 @@ struct Connecting {
 
 /// Why a conversation has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum EndReason {
     /// It was closed locally.
     Closed,
     /// The peer has closed it; everything that it sent before was received.
@@ -282,7 +282,7 @@ impl Session {
 
     /// Ends the conversation because the peer has started another one.
     pub fn replace(&mut self) {
-        self.ended.get_or_insert(Ended::Replaced);
+        self.ended.get_or_insert(EndReason::Replaced);
     }
 
     /// Ends the conversation because its slot is needed. Notifies a peer with a validated address.
@@ -291,7 +291,7 @@ impl Session {
             self.arq.announce_unknown();
             self.flush(now);
         }
-        self.ended.get_or_insert(Ended::Evicted);
+        self.ended.get_or_insert(EndReason::Evicted);
         self.arq.discard();
     }
 
@@ -304,13 +304,13 @@ impl Session {
     /// Ends the conversation if only the extended timeout keeps it open, and returns whether it has ended.
     pub fn give_up(&mut self, now: Millis) -> bool {
         if self.life.is_overdue(now) {
-            self.ended.get_or_insert(Ended::Silent);
+            self.ended.get_or_insert(EndReason::Silent);
         }
         self.ended.is_some()
     }
 
     /// Returns why the conversation has ended, if it has.
-    pub fn ended(&self) -> Option<Ended> {
+    pub fn ended(&self) -> Option<EndReason> {
         self.ended
     }
 
@@ -453,12 +453,12 @@ impl Session {
         }
         self.ended = match self.arq.peer_end() {
             None => return,
-            Some(PeerEnd::Unknown) => Some(Ended::Unknown),
+            Some(PeerEnd::Unknown) => Some(EndReason::Unknown),
             Some(PeerEnd::Closed(_)) => {
                 // The peer need not repeat it.
                 self.arq.announce_end();
                 self.flush(now);
-                Some(if self.closed.is_some() { Ended::Closed } else { Ended::ClosedByPeer })
+                Some(if self.closed.is_some() { EndReason::Closed } else { EndReason::ClosedByPeer })
             }
         };
     }
@@ -469,7 +469,7 @@ impl Session {
         if self.ended.is_none() && self.validation.is_some() && self.arq.start_is_missing() {
             self.arq.announce_unknown();
             self.flush(now);
-            self.ended = Some(Ended::StartMissing);
+            self.ended = Some(EndReason::StartMissing);
         }
     }
 
@@ -488,15 +488,15 @@ impl Session {
         }
     }
 
-    fn end(&self, now: Millis) -> Option<Ended> {
+    fn end(&self, now: Millis) -> Option<EndReason> {
         if self.lingers_until().is_some_and(|until| until.reached(now)) {
-            Some(Ended::Closed)
+            Some(EndReason::Closed)
         } else if self.unanswered_at().is_some_and(|until| until.reached(now))
             || self.arq.is_dead() && !self.life.tolerates_silence()
         {
-            Some(Ended::Unanswered)
+            Some(EndReason::Unanswered)
         } else {
-            self.life.is_over(now).then_some(Ended::Silent)
+            self.life.is_over(now).then_some(EndReason::Silent)
         }
     }
 }
@@ -678,7 +678,7 @@ const UNVALIDATED: u32 = 5000;
 /// Below this, a delayed acknowledgement would look like silence.
 const LEAST_IDLE: u32 = 3000;
 
-impl fmt::Display for Ended {
+impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Closed => "the conversation was closed",
@@ -693,4 +693,4 @@ impl fmt::Display for Ended {
     }
 }
 
-impl std::error::Error for Ended {}
+impl std::error::Error for EndReason {}

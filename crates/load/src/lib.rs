@@ -29,7 +29,7 @@ pub use self::find_max::{Limit, Search, Trial, find_max};
 pub use self::outcome::{Counts, Lost, MethodOutcome, Outcome, SECOND_QUANTILES, Second};
 pub use self::plan::{CallKind, ClientFactory, Method, Pacing, Plan, PlanPart, RunLength};
 pub use self::process::{Process, Usage};
-pub use self::require::{Checked, Requirements};
+pub use self::require::{CheckedCondition, Requirements};
 pub use self::run::{ReadyRun, RunError, run};
 pub use self::schedule::{Arrivals, Profile, Rate, Schedule, Stages};
 pub use self::seconds::SecondMerger;

@@ -63,7 +63,7 @@ enum Comparison {
 
 /// A condition and the measured value.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Checked {
+pub struct CheckedCondition {
     /// The condition as it was written.
     pub condition: String,
     /// The measured value, in the unit of the condition.
@@ -74,7 +74,7 @@ pub struct Checked {
 
 impl Requirements {
     /// Compares each condition with the results.
-    pub fn check(&self, outcome: &Outcome) -> Vec<Checked> {
+    pub fn check(&self, outcome: &Outcome) -> Vec<CheckedCondition> {
         self.0.iter().map(|requirement| requirement.check(outcome)).collect()
     }
 
@@ -85,7 +85,7 @@ impl Requirements {
 }
 
 impl Requirement {
-    fn check(&self, outcome: &Outcome) -> Checked {
+    fn check(&self, outcome: &Outcome) -> CheckedCondition {
         let measured = self.quantity.measure(outcome);
         let is_met = measured.is_some_and(|measured| match self.comparison {
             Comparison::Less => measured < self.bound,
@@ -94,7 +94,7 @@ impl Requirement {
             Comparison::AtLeast => measured >= self.bound,
         });
         let measured = measured.map_or_else(|| "too few calls".to_owned(), |value| self.quantity.show(value));
-        Checked { condition: self.text.clone(), measured, is_met }
+        CheckedCondition { condition: self.text.clone(), measured, is_met }
     }
 }
 
@@ -201,7 +201,7 @@ fn times(name: &str) -> Option<Quantity> {
     Some(Quantity::Time(times, statistic))
 }
 
-impl fmt::Display for Checked {
+impl fmt::Display for CheckedCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let met = if self.is_met { "met" } else { "NOT MET" };
         write!(f, "{} {met}: {}", self.condition, self.measured)

@@ -17,5 +17,5 @@ mod http;
 mod mcp;
 
 pub use self::mcp::{BuildError, Builder, Mcp};
-pub use self::tool::{Omitted, Tool, Tools, ToolsError};
+pub use self::tool::{OmittedMethod, Tool, Tools, ToolsError};
 pub use polyrpc_describe::{Pattern, PatternError};

@@ -41,8 +41,8 @@ pub fn to_protobuf(message: &Message, format: Format, bytes: &[u8]) -> Result<Ve
 /// # Errors
 ///
 /// See [`to_protobuf`].
-pub fn parse(message: &Message, format: Format, bytes: &[u8]) -> Result<Parsed, Error> {
-    let whole = |protobuf| Parsed { protobuf, unknown: 0 };
+pub fn parse(message: &Message, format: Format, bytes: &[u8]) -> Result<ParsedMessage, Error> {
+    let whole = |protobuf| ParsedMessage { protobuf, unknown: 0 };
     let parsed = match format {
         Format::Protobuf => whole(bytes.to_vec()),
         Format::Json(dialect) => json::parse(message, dialect, bytes)?,
@@ -59,7 +59,7 @@ pub fn parse(message: &Message, format: Format, bytes: &[u8]) -> Result<Parsed, 
 
 /// A parsed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parsed {
+pub struct ParsedMessage {
     /// The message in protobuf's binary format.
     pub protobuf: Vec<u8>,
     /// Number of JSON or MessagePack values that were skipped, since the message has no field with their name, or their

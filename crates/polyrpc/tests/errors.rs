@@ -47,11 +47,11 @@ impl Shop for FailingShop {
 
 /// Functions that fail with various error types.
 fn leaky() -> Server {
-    type Boxed = Box<dyn std::error::Error + Send + Sync>;
+    type BoxedError = Box<dyn std::error::Error + Send + Sync>;
     Server::new()
         .service(ShopServer::new(FailingShop))
         .function("io", || async { connect() })
-        .function("boxed", || async { Ok::<(), Boxed>(connect()?) })
+        .function("boxed", || async { Ok::<(), BoxedError>(connect()?) })
         .function("anyhow", || async {
             Err::<(), _>(anyhow::Error::from(connect().unwrap_err()).context("while connecting"))
         })
@@ -330,7 +330,7 @@ async fn call_is_cancelled_by_a_handle() {
         let (gate, over) = (Gate::default(), Arc::new(Mutex::new(0)));
         let (waits, counts) = (gate.clone(), over.clone());
         let server = serve(Server::new().function("wait", move || {
-            let (waits, counts) = (waits.clone(), Dropped(counts.clone()));
+            let (waits, counts) = (waits.clone(), DropCounter(counts.clone()));
             async move {
                 let _counts = counts;
                 waits.pass().await;
@@ -358,9 +358,9 @@ async fn call_is_cancelled_by_a_handle() {
 }
 
 /// Counts drops.
-struct Dropped(Arc<Mutex<usize>>);
+struct DropCounter(Arc<Mutex<usize>>);
 
-impl Drop for Dropped {
+impl Drop for DropCounter {
     fn drop(&mut self) {
         *self.0.lock().unwrap() += 1;
     }

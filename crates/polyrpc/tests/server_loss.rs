@@ -30,7 +30,7 @@ const SERVER: &str = "POLYRPC_TEST_SERVER";
 
 /// Limits of a server's process, from its environment.
 #[derive(Clone, Copy, Default)]
-struct Limited {
+struct ProcessLimits {
     /// Number of descriptors.
     descriptors: Option<u64>,
     /// Bytes of address space.
@@ -43,7 +43,7 @@ const DESCRIPTORS: &str = "POLYRPC_TEST_DESCRIPTORS";
 const MEMORY: &str = "POLYRPC_TEST_MEMORY";
 const BUDGET: &str = "POLYRPC_TEST_BUDGET";
 
-impl Limited {
+impl ProcessLimits {
     fn from_environment() -> Self {
         let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
         Self {
@@ -81,7 +81,7 @@ fn child_process_serves() {
     if std::env::var_os(SERVER).is_none() {
         return;
     }
-    let limited = Limited::from_environment();
+    let limited = ProcessLimits::from_environment();
     limited.apply();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -104,10 +104,10 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
-        Self::start_with(Limited::default())
+        Self::start_with(ProcessLimits::default())
     }
 
-    fn start_with(limited: Limited) -> Self {
+    fn start_with(limited: ProcessLimits) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child_process_serves", "--nocapture"])
             .env(SERVER, "yes")

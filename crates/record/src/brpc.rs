@@ -29,7 +29,7 @@ pub enum Numbers {
 
 /// Why a call cannot be written to a file of brpc.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unsupported {
+pub enum UnsupportedCall {
     /// The call streams.
     Stream,
     /// Its function belongs to no service.
@@ -40,7 +40,7 @@ pub enum Unsupported {
     NoBody,
 }
 
-impl fmt::Display for Unsupported {
+impl fmt::Display for UnsupportedCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Stream => "rpc_dump has no streams",
@@ -51,23 +51,23 @@ impl fmt::Display for Unsupported {
     }
 }
 
-impl std::error::Error for Unsupported {}
+impl std::error::Error for UnsupportedCall {}
 
 /// Appends a call for `rpc_replay`, which will send it over baidu_std.
 ///
 /// # Errors
 ///
 /// If `rpc_dump` cannot express the call; nothing is written then.
-pub fn export(call: &Call, numbers: Numbers, mut out: impl Write) -> io::Result<Result<(), Unsupported>> {
+pub fn export(call: &Call, numbers: Numbers, mut out: impl Write) -> io::Result<Result<(), UnsupportedCall>> {
     let request = match (&call.request, call.is_unary()) {
-        (_, false) => return Ok(Err(Unsupported::Stream)),
-        (None, true) => return Ok(Err(Unsupported::NoBody)),
+        (_, false) => return Ok(Err(UnsupportedCall::Stream)),
+        (None, true) => return Ok(Err(UnsupportedCall::NoBody)),
         (Some(request), true) => request,
     };
     let refused = match () {
-        () if call.service.is_empty() => Some(Unsupported::NoService),
-        () if !request.omitted.is_empty() => Some(Unsupported::NoBody),
-        () if request.format != Some(Format::Protobuf) => Some(Unsupported::Format),
+        () if call.service.is_empty() => Some(UnsupportedCall::NoService),
+        () if !request.omitted.is_empty() => Some(UnsupportedCall::NoBody),
+        () if request.format != Some(Format::Protobuf) => Some(UnsupportedCall::Format),
         () => None,
     };
     if let Some(refused) = refused {
@@ -82,7 +82,7 @@ pub fn export(call: &Call, numbers: Numbers, mut out: impl Write) -> io::Result<
     fields.text(1, &call.service).text(2, &call.method).number(4, 0).number(5, baidu_std);
     fields.number(6, call.attachment.len() as u64);
     let total = meta.len() + request.body.len() + call.attachment.len();
-    let Ok(total) = u32::try_from(total) else { return Ok(Err(Unsupported::Format)) };
+    let Ok(total) = u32::try_from(total) else { return Ok(Err(UnsupportedCall::Format)) };
     let mut head = MAGIC.to_vec();
     head.extend_from_slice(&total.to_be_bytes());
     head.extend_from_slice(&(meta.len() as u32).to_be_bytes());
@@ -104,7 +104,7 @@ pub struct Importer<R> {
 
 /// A call, or the reason why it cannot be read.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Imported {
+pub enum ImportedCall {
     /// A call.
     Call(Box<Call>),
     /// A request that cannot be imported, and the reason. The next one can be read.
@@ -129,8 +129,8 @@ impl<R: Read> Importer<R> {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub fn next_call(&mut self) -> io::Result<Option<Imported>> {
-        let torn = |offset, reason| Ok(Some(Imported::Torn { offset, reason }));
+    pub fn next_call(&mut self) -> io::Result<Option<ImportedCall>> {
+        let torn = |offset, reason| Ok(Some(ImportedCall::Torn { offset, reason }));
         let start = self.position;
         let head = self.take(HEAD)?;
         if head.is_empty() {
@@ -152,8 +152,8 @@ impl<R: Read> Importer<R> {
         };
         self.read += 1;
         Ok(Some(match imported(meta, body, self.read) {
-            Ok(call) => Imported::Call(Box::new(call)),
-            Err(reason) => Imported::Skipped(reason),
+            Ok(call) => ImportedCall::Call(Box::new(call)),
+            Err(reason) => ImportedCall::Skipped(reason),
         }))
     }
 
@@ -316,7 +316,7 @@ mod tests {
             let mut file = Vec::new();
             export(&call(), numbers, &mut file).unwrap().unwrap();
             let mut importer = Importer::new(&file[..]);
-            let Some(Imported::Call(back)) = importer.next_call().unwrap() else { panic!("no call") };
+            let Some(ImportedCall::Call(back)) = importer.next_call().unwrap() else { panic!("no call") };
             let whole = Call {
                 protocol: "baidu_std".into(),
                 arrival: 1_000_000,
@@ -355,12 +355,12 @@ mod tests {
         for cut in 0..file.len() {
             let mut importer = Importer::new(&file[..cut]);
             for _ in 0..cut / one {
-                assert!(matches!(importer.next_call().unwrap(), Some(Imported::Call(_))), "{cut}");
+                assert!(matches!(importer.next_call().unwrap(), Some(ImportedCall::Call(_))), "{cut}");
             }
             let end = importer.next_call().unwrap();
             match cut % one {
                 0 => assert_eq!(end, None),
-                _ => assert!(matches!(end, Some(Imported::Torn { .. })), "{cut}: {end:?}"),
+                _ => assert!(matches!(end, Some(ImportedCall::Torn { .. })), "{cut}: {end:?}"),
             }
         }
     }
@@ -368,11 +368,11 @@ mod tests {
     #[test]
     fn call_that_rpc_dump_cannot_express_is_rejected() {
         let refused = |call: Call| export(&call, Numbers::UpTo117, Vec::new()).unwrap().unwrap_err();
-        assert_eq!(refused(Call { service: String::new(), ..call() }), Unsupported::NoService);
-        assert_eq!(refused(Call { server_streams: true, ..call() }), Unsupported::Stream);
-        assert_eq!(refused(Call { request: None, ..call() }), Unsupported::NoBody);
+        assert_eq!(refused(Call { service: String::new(), ..call() }), UnsupportedCall::NoService);
+        assert_eq!(refused(Call { server_streams: true, ..call() }), UnsupportedCall::Stream);
+        assert_eq!(refused(Call { request: None, ..call() }), UnsupportedCall::NoBody);
         let gob = Some(Message::new(Format::Gob, Bytes::new()));
-        assert_eq!(refused(Call { request: gob, ..call() }), Unsupported::Format);
+        assert_eq!(refused(Call { request: gob, ..call() }), UnsupportedCall::Format);
         for (protocol, body) in [(3, &b""[..]), (7, b"\x80\x01"), (1, b"")] {
             let mut meta = Vec::new();
             Fields(&mut meta).number(5, protocol);

@@ -129,7 +129,7 @@ fn ask_in<C: Client>(format: Format, message: &'static [u8], new: impl Fn(Manner
 
 /// The events of a session for some bytes.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Observed {
+struct ObservedEvents {
     answers: Vec<String>,
     out: Vec<u8>,
     violation: Option<Violation>,
@@ -141,7 +141,7 @@ struct Connection<C> {
     message: (Format, Bytes),
     inbox: BytesMut,
     out: Outbox,
-    observed: Observed,
+    observed: ObservedEvents,
     calls: u64,
     fed: usize,
 }
@@ -149,7 +149,7 @@ struct Connection<C> {
 impl<C: Client> Connection<C> {
     /// A connection with the maximum number of pending calls.
     fn new(session: C, manner: Manner, message: (Format, Bytes)) -> Self {
-        let (inbox, out, observed) = (BytesMut::new(), Outbox::new(), Observed::default());
+        let (inbox, out, observed) = (BytesMut::new(), Outbox::new(), ObservedEvents::default());
         let mut connection = Self { session, manner, message, inbox, out, observed, calls: 0, fed: 0 };
         connection.session.heartbeat(&mut connection.out);
         for _ in 0..connection.session.concurrency().min(4) {
@@ -158,7 +158,7 @@ impl<C: Client> Connection<C> {
         connection
     }
 
-    fn feed(mut self, chunks: &[&[u8]]) -> Observed {
+    fn feed(mut self, chunks: &[&[u8]]) -> ObservedEvents {
         for chunk in chunks {
             self.inbox.extend_from_slice(chunk);
             self.fed += chunk.len();

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
 use polyrpc_core::session::client::Streaming as _;
-use polyrpc_core::session::server::{Awaited, Housekeeping as _, Streaming as _, Ticket as _};
+use polyrpc_core::session::server::{Housekeeping as _, KeepReason, Streaming as _, Ticket as _};
 use polyrpc_core::session::{ClientEvent, ServerEvent, Verdict};
 use polyrpc_core::testing::describe_call;
 use polyrpc_core::{
@@ -345,7 +345,7 @@ impl ServerConnection {
         // A header block may be incomplete, or too much was reset.
         if self.observed.violation.is_none() {
             assert_eq!(self.session.ids(), [0; 0]);
-            assert_ne!(self.session.awaited(), Awaited::Room, "output is pending without a stream");
+            assert_ne!(self.session.keep_reason(), KeepReason::Room, "output is pending without a stream");
         }
         self.observed = observed;
     }

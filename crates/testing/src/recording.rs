@@ -1,6 +1,6 @@
 //! Recordings, and what imports others.
 
-use polyrpc_record::brpc::{Imported, Importer};
+use polyrpc_record::brpc::{ImportedCall, Importer};
 use polyrpc_record::{Reader, RecordingEnd};
 
 /// A recording; its calls are read to the end, whatever is damaged.
@@ -29,7 +29,7 @@ pub fn rpc_dump(input: &[u8]) {
     while let Ok(Some(imported)) = importer.next_call() {
         records += 1;
         assert!(records <= input.len(), "a record has a header");
-        if let Imported::Torn { offset, .. } = imported {
+        if let ImportedCall::Torn { offset, .. } = imported {
             assert!(offset <= input.len() as u64);
             return;
         }

@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use polyrpc_core::session::server::{Streaming as _, Ticket as _};
 use polyrpc_core::session::{Server, ServerEvent, Verdict};
 use polyrpc_core::testing::{RecordedEvents, describe_call, describe_event};
-use polyrpc_core::{Call, Detected, Message, Metadata, Outbox, Push, Reply, Status, StreamId};
+use polyrpc_core::{Call, Detection, Message, Metadata, Outbox, Push, Reply, Status, StreamId};
 use polyrpc_wire::Protocol;
 use polyrpc_wire::rest_rpc::Version;
 use polyrpc_wire::{baidu_std, fb_rpc, http, http_server, net_rpc, rest_rpc, rpcx, sniff};
@@ -156,7 +156,7 @@ pub(super) fn drive<S: Server>(new: &impl Fn() -> S, own: Option<Protocol>, mann
     if let (true, Some(own), Some(rest)) = (whole.0.foreign, own, bytes.get(whole.1..)) {
         assert_ne!(
             sniff::sniff(rest, &[own]),
-            Detected::Is(own),
+            Detection::Is(own),
             "it would be given to the same session again"
         );
     }
@@ -168,7 +168,7 @@ pub(super) fn events<S: Server>(session: S, manner: Manner, bytes: &[u8]) -> Rec
 }
 
 /// The events of a session for some bytes, and the number of consumed bytes.
-type Served = (RecordedEvents, usize);
+type ServerRun = (RecordedEvents, usize);
 
 struct Connection<S: Server> {
     session: S,
@@ -199,7 +199,7 @@ impl<S: Server> Connection<S> {
         }
     }
 
-    fn feed(mut self, chunks: &[&[u8]]) -> Served {
+    fn feed(mut self, chunks: &[&[u8]]) -> ServerRun {
         for chunk in chunks {
             self.inbox.extend_from_slice(chunk);
             self.fed += chunk.len();

@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 use polyrpc_core::session::{Server, ServerEvent};
-use polyrpc_core::{Detected, Outbox};
+use polyrpc_core::{Detection, Outbox};
 use polyrpc_wire::Protocol;
 use polyrpc_wire::rest_rpc::version;
 use polyrpc_wire::sniff::sniff as guess;
@@ -17,19 +17,19 @@ pub fn sniff(input: &[u8]) {
         .filter(|(at, _)| choice & 1 << at != 0)
         .map(|(_, protocol)| protocol)
         .collect();
-    let mut before = Detected::NeedMore;
+    let mut before = Detection::NeedMore;
     for end in 0..=start.len().min(ENOUGH) {
         let (seen, _) = start.split_at(end);
         let now = guess(seen, &allowed);
-        assert!(before == Detected::NeedMore || now == before, "{before:?} became {now:?}");
-        if let Detected::Is(protocol) = now {
+        assert!(before == Detection::NeedMore || now == before, "{before:?} became {now:?}");
+        if let Detection::Is(protocol) = now {
             assert!(allowed.contains(&protocol));
             assert_eq!(guess(seen, &[protocol]), now, "whatever else is allowed");
             assert_is_not_foreign(protocol, seen);
         }
         before = now;
     }
-    assert!(before != Detected::NeedMore || start.len() < ENOUGH, "{ENOUGH} bytes are enough");
+    assert!(before != Detection::NeedMore || start.len() < ENOUGH, "{ENOUGH} bytes are enough");
 }
 
 /// Length of the longest prefix needed for detection: the header of rest_rpc v0.21.

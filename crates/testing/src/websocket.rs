@@ -12,8 +12,8 @@ use super::Manner;
 /// If it produces something else for another split of the same bytes, or more than there were.
 pub fn websocket(input: &[u8]) {
     let Some((manner, bytes)) = Manner::read(input) else { return };
-    let whole = Observed::receive(manner, &[bytes]);
-    let cut = Observed::receive(manner, &manner.cut(bytes));
+    let whole = ObservedEvents::receive(manner, &[bytes]);
+    let cut = ObservedEvents::receive(manner, &manner.cut(bytes));
     assert_eq!((&cut.messages, &cut.others, cut.failure), (&whole.messages, &whole.others, whole.failure));
     // Of an invalid text, less may have been returned.
     if whole.failure.is_none() {
@@ -32,14 +32,14 @@ fn role(manner: Manner) -> Role {
 }
 
 #[derive(Debug, Default)]
-struct Observed {
+struct ObservedEvents {
     messages: Vec<(Kind, Vec<u8>)>,
     begun: Vec<u8>,
     others: Vec<Event>,
     failure: Option<CloseCode>,
 }
 
-impl Observed {
+impl ObservedEvents {
     fn receive(manner: Manner, chunks: &[&[u8]]) -> Self {
         let config = if manner.has(BYTES) { Config::BYTES } else { Config { message: 2048, utf8: true } };
         let mut receiver = Receiver::new(role(manner), config);

@@ -29,5 +29,5 @@ pub use self::raw::readable;
 pub use self::reflection::Reflection;
 pub use self::schema::{SchemaSource, Types, service_hint, split};
 pub use self::translate::{
-    MethodSchema, OnLoss, Options, Reason, Schemas, Translated, Translator, TranslatorError,
+    MethodSchema, OnLoss, Options, Reason, Schemas, Translation, Translator, TranslatorError,
 };

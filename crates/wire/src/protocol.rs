@@ -64,12 +64,12 @@ impl From<&'static Descriptor> for Protocol {
 
 #[cfg(test)]
 mod tests {
-    use polyrpc_core::Detected;
+    use polyrpc_core::Detection;
 
     use super::*;
 
-    static LINES: Descriptor = Descriptor::new("lines", |_| Detected::Unknown);
-    static SAME_LINES: Descriptor = Descriptor::new("lines", |_| Detected::NeedMore);
+    static LINES: Descriptor = Descriptor::new("lines", |_| Detection::Unknown);
+    static SAME_LINES: Descriptor = Descriptor::new("lines", |_| Detection::NeedMore);
 
     #[test]
     fn protocol_names_and_schemes_are_unique() {

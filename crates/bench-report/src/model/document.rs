@@ -31,7 +31,7 @@ struct Head {
 }
 
 #[derive(Serialize)]
-struct Tagged<'a, T> {
+struct TaggedDocument<'a, T> {
     schema: &'static str,
     kind: &'static str,
     #[serde(flatten)]
@@ -72,13 +72,15 @@ impl Document {
     pub fn to_json(&self) -> String {
         let text = match self {
             Self::Run(run) => {
-                serde_json::to_string_pretty(&Tagged { schema: SCHEMA, kind: RUN, content: &**run })
+                serde_json::to_string_pretty(&TaggedDocument { schema: SCHEMA, kind: RUN, content: &**run })
             }
-            Self::Versus(versus) => {
-                serde_json::to_string_pretty(&Tagged { schema: SCHEMA, kind: VERSUS, content: &**versus })
-            }
+            Self::Versus(versus) => serde_json::to_string_pretty(&TaggedDocument {
+                schema: SCHEMA,
+                kind: VERSUS,
+                content: &**versus,
+            }),
             Self::Suite(suite) => {
-                serde_json::to_string(&Tagged { schema: SCHEMA, kind: SUITE, content: &**suite })
+                serde_json::to_string(&TaggedDocument { schema: SCHEMA, kind: SUITE, content: &**suite })
             }
         };
         text.expect("a document has only text keys and no failing serializer")

@@ -78,7 +78,7 @@ impl Latency {
 
 /// The JSON form.
 #[derive(Serialize, Deserialize)]
-struct Encoded {
+struct LatencyJson {
     count: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     min_ns: Option<u64>,
@@ -96,7 +96,7 @@ impl Serialize for Latency {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let histogram = &self.histogram;
         let has_any = !histogram.is_empty();
-        let encoded = Encoded {
+        let encoded = LatencyJson {
             count: histogram.len(),
             min_ns: has_any.then(|| histogram.min()),
             mean_ns: has_any.then(|| histogram.mean()),
@@ -110,7 +110,7 @@ impl Serialize for Latency {
 
 impl<'de> Deserialize<'de> for Latency {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let encoded = Encoded::deserialize(deserializer)?;
+        let encoded = LatencyJson::deserialize(deserializer)?;
         let histogram = hdr::decode(&encoded.hdr).map_err(D::Error::custom)?;
         if histogram.len() != encoded.count {
             let text = format!("the HDR histogram has {} samples, not {}", histogram.len(), encoded.count);
@@ -122,9 +122,9 @@ impl<'de> Deserialize<'de> for Latency {
 
 /// A histogram takes much more memory than its encoding, so that a small file could fill it.
 fn bounded<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NamedLatency>, D::Error> {
-    struct Bounded;
+    struct BucketsVisitor;
 
-    impl<'de> serde::de::Visitor<'de> for Bounded {
+    impl<'de> serde::de::Visitor<'de> for BucketsVisitor {
         type Value = Vec<NamedLatency>;
 
         fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -143,7 +143,7 @@ fn bounded<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NamedLatenc
         }
     }
 
-    deserializer.deserialize_seq(Bounded)
+    deserializer.deserialize_seq(BucketsVisitor)
 }
 
 const MAX_NAMED: usize = 100;

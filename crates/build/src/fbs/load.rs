@@ -11,7 +11,7 @@ use crate::error::{Kind, Place};
 
 /// File with its declarations.
 #[derive(Debug)]
-pub(super) struct Loaded {
+pub(super) struct SourceFile {
     /// Path relative to the include directory in which it was found.
     pub(super) name: String,
     pub(super) path: PathBuf,
@@ -21,7 +21,7 @@ pub(super) struct Loaded {
 }
 
 /// Loads files, each after those that it includes.
-pub(super) fn load(files: &[PathBuf], includes: &[PathBuf]) -> Result<Vec<Loaded>, Error> {
+pub(super) fn load(files: &[PathBuf], includes: &[PathBuf]) -> Result<Vec<SourceFile>, Error> {
     let mut loader = Loader { includes, files: Vec::new(), known: HashMap::new() };
     for file in files {
         let (path, name) = loader
@@ -33,15 +33,15 @@ pub(super) fn load(files: &[PathBuf], includes: &[PathBuf]) -> Result<Vec<Loaded
 }
 
 /// Loads a file from a text without includes.
-pub(super) fn load_text(name: &str, text: &str) -> Result<Vec<Loaded>, Error> {
+pub(super) fn load_text(name: &str, text: &str) -> Result<Vec<SourceFile>, Error> {
     let declared = parse::parse(text)
         .map_err(|wrong| Kind::Schema { at: Place::new(name, wrong.at), reason: wrong.reason })?;
-    Ok(vec![Loaded { name: name.to_owned(), path: PathBuf::from(name), named: true, declared }])
+    Ok(vec![SourceFile { name: name.to_owned(), path: PathBuf::from(name), named: true, declared }])
 }
 
 struct Loader<'a> {
     includes: &'a [PathBuf],
-    files: Vec<Loaded>,
+    files: Vec<SourceFile>,
     /// By canonical path: index among the files, or `None` while it is being read.
     known: HashMap<PathBuf, Option<usize>>,
 }
@@ -71,7 +71,7 @@ impl Loader<'_> {
             self.load(found, included, false)?;
         }
         self.known.insert(canonical, Some(self.files.len()));
-        self.files.push(Loaded { name, path, named, declared });
+        self.files.push(SourceFile { name, path, named, declared });
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use polyrpc_load::{Outcome, RunLength, Stop};
 
 use super::noise::NoiseProbe;
 use super::output::{Files, Output};
-use super::{Prepared, RunOptions, document, interrupt};
+use super::{PreparedLoad, RunOptions, document, interrupt};
 use crate::failure::Failure;
 use crate::terminal;
 
@@ -45,7 +45,7 @@ struct Quantity {
 }
 
 /// The windows of a round.
-struct Measured {
+struct RoundResult {
     a: Vec<Outcome>,
     b: Vec<Outcome>,
     probe: Option<Probe>,
@@ -97,8 +97,8 @@ impl Options {
 }
 
 struct Comparison {
-    a: Prepared,
-    b: Prepared,
+    a: PreparedLoad,
+    b: PreparedLoad,
     stop: Stop,
     probe: NoiseProbe,
 }
@@ -107,7 +107,7 @@ impl Comparison {
     /// Measures all rounds. After an interrupt the complete ones are reported.
     fn measure(self, rounds: usize) -> Result<Versus, Failure> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut measured: Vec<Measured> = Vec::with_capacity(rounds);
+        let mut measured: Vec<RoundResult> = Vec::with_capacity(rounds);
         let mut repeated = 0;
         while measured.len() < rounds {
             let Some(round) = self.round(measured.len())? else { break };
@@ -126,7 +126,7 @@ impl Comparison {
     }
 
     /// One round; `None` if it was interrupted.
-    fn round(&self, number: usize) -> Result<Option<Measured>, Failure> {
+    fn round(&self, number: usize) -> Result<Option<RoundResult>, Failure> {
         let begun = self.probe.begin();
         let (mut a, mut b) = (Vec::new(), Vec::new());
         for side in abba(number) {
@@ -142,10 +142,10 @@ impl Comparison {
             }
             windows.push(outcome);
         }
-        Ok(Some(Measured { a, b, probe: self.probe.finish(begun) }))
+        Ok(Some(RoundResult { a, b, probe: self.probe.finish(begun) }))
     }
 
-    fn result(self, started: Duration, measured: &[Measured], repeated: u64, rounds: usize) -> Versus {
+    fn result(self, started: Duration, measured: &[RoundResult], repeated: u64, rounds: usize) -> Versus {
         let machine = super::machine::Machine::here();
         let mut warnings = Vec::new();
         if self.a.server.is_ok() && machine.cores() < 4 {
@@ -181,7 +181,7 @@ impl Comparison {
     }
 }
 
-impl Measured {
+impl RoundResult {
     fn noise(&self) -> Noise {
         self.probe.map_or(Noise::Quiet, |probe| probe.noise())
     }
@@ -191,13 +191,17 @@ impl Measured {
     }
 }
 
-fn mean_window(measured: &[Measured]) -> f64 {
+fn mean_window(measured: &[RoundResult]) -> f64 {
     let windows: Vec<_> =
-        measured.iter().flat_map(Measured::outcomes).map(|it| it.window.as_secs_f64()).collect();
+        measured.iter().flat_map(RoundResult::outcomes).map(|it| it.window.as_secs_f64()).collect();
     windows.iter().sum::<f64>() / windows.len().max(1) as f64
 }
 
-fn subject(prepared: &Prepared, measured: &[Measured], side: fn(&Measured) -> &Vec<Outcome>) -> Subject {
+fn subject(
+    prepared: &PreparedLoad,
+    measured: &[RoundResult],
+    side: fn(&RoundResult) -> &Vec<Outcome>,
+) -> Subject {
     let counts = || measured.iter().flat_map(side).map(|outcome| &outcome.counts);
     Subject {
         name: prepared.setting.url.clone(),
@@ -208,7 +212,7 @@ fn subject(prepared: &Prepared, measured: &[Measured], side: fn(&Measured) -> &V
 }
 
 /// `None` if no window has it, as the rate of an open loop that is planned, or CPU times of other machines.
-fn figure(quantity: &Quantity, measured: &[Measured]) -> Option<Figure> {
+fn figure(quantity: &Quantity, measured: &[RoundResult]) -> Option<Figure> {
     let both = |windows: &[Outcome]| match windows {
         [first, second] => Some([(quantity.of)(first)?, (quantity.of)(second)?]),
         _ => None,
@@ -223,8 +227,8 @@ fn figure(quantity: &Quantity, measured: &[Measured]) -> Option<Figure> {
     (!rounds.is_empty()).then_some(Figure { name, unit, better: quantity.better, rounds, comparison })
 }
 
-fn verdict(measured: &[Measured], rounds: usize) -> Verdict {
-    let invalid = measured.iter().flat_map(Measured::outcomes).find(|outcome| !outcome.verdict.is_valid());
+fn verdict(measured: &[RoundResult], rounds: usize) -> Verdict {
+    let invalid = measured.iter().flat_map(RoundResult::outcomes).find(|outcome| !outcome.verdict.is_valid());
     let (outcome, reason) = match invalid {
         Some(outcome) => {
             let summary = match outcome.verdict {

@@ -6,7 +6,7 @@ use polyrpc_bench_report::model::{
     Arrivals, Build, Counts, Document, ErrorCount, Latencies, Latency, Load, LoopKind, Metadata,
     NamedLatency, Outcome as Summary, Process, Resources, Run, Second, Target, ThresholdResult, Verdict,
 };
-use polyrpc_load::{Checked, Histogram, Lost, Outcome, Pacing, Usage};
+use polyrpc_load::{CheckedCondition, Histogram, Lost, Outcome, Pacing, Usage};
 
 use super::report::{Report, Setting};
 
@@ -160,7 +160,7 @@ fn process(usage: Usage) -> Process {
 }
 
 /// A condition and its result.
-pub(super) fn threshold(checked: &Checked) -> ThresholdResult {
+pub(super) fn threshold(checked: &CheckedCondition) -> ThresholdResult {
     ThresholdResult {
         threshold: checked.condition.clone(),
         value: Some(checked.measured.clone()),

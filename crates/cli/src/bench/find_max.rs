@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::options::LoadOptions;
 use super::output::Output;
-use super::{INVALID, Prepared, interrupt};
+use super::{INVALID, PreparedLoad, interrupt};
 use crate::failure::Failure;
 use crate::terminal::{self, grouped};
 
 /// Searches, and prints each trial on standard error.
-pub(super) fn run(options: &LoadOptions, prepared: &Prepared, output: &Output) -> Result<ExitCode, Failure> {
+pub(super) fn run(options: &LoadOptions, prepared: &PreparedLoad, output: &Output) -> Result<ExitCode, Failure> {
     let (Some(slo), Pacing::Open { profile, .. }) = (&options.slo, &prepared.plan.pacing) else {
         return Err(Failure::new("--find-max needs --slo"));
     };
@@ -28,12 +28,12 @@ pub(super) fn run(options: &LoadOptions, prepared: &Prepared, output: &Output) -
         let rate = grouped(rate.round() as u64);
         terminal::print_error(format_args!("  {rate:>12}/s  {}  {}", checked.join(", "), outcome.verdict));
         trials.borrow_mut().push(trial_json(&outcome, &rate, trial));
-        Ok::<_, Ended>(trial)
+        Ok::<_, SearchError>(trial)
     });
     let limit = match found {
         Ok(limit) => limit,
-        Err(Ended::Failed(failure)) => return Err(failure),
-        Err(Ended::Interrupted) => return interrupted(prepared, trials.take(), output),
+        Err(SearchError::Failed(failure)) => return Err(failure),
+        Err(SearchError::Interrupted) => return interrupted(prepared, trials.take(), output),
     };
     let text = text(&limit, search.confirmations);
     output.print(&text, || to_json(&limit, prepared, trials.take()).to_string())?;
@@ -45,13 +45,13 @@ pub(super) fn run(options: &LoadOptions, prepared: &Prepared, output: &Output) -
 }
 
 /// Why a search has no result.
-enum Ended {
+enum SearchError {
     Interrupted,
     Failed(Failure),
 }
 
-fn measure(plan: &Plan, rate: f64, stop: &Stop) -> Result<Outcome, Ended> {
-    let failed = |text: String| Ended::Failed(Failure::new(text));
+fn measure(plan: &Plan, rate: f64, stop: &Stop) -> Result<Outcome, SearchError> {
+    let failed = |text: String| SearchError::Failed(Failure::new(text));
     let Pacing::Open { arrivals, .. } = plan.pacing else {
         return Err(failed("there is no rate".to_owned()));
     };
@@ -59,13 +59,13 @@ fn measure(plan: &Plan, rate: f64, stop: &Stop) -> Result<Outcome, Ended> {
     let plan = Plan { pacing: Pacing::Open { profile, arrivals }, ..plan.clone() };
     let outcome = polyrpc_load::run(&plan, stop, |_| {}).map_err(|error| failed(error.to_string()))?;
     match outcome.interrupted {
-        true => Err(Ended::Interrupted),
+        true => Err(SearchError::Interrupted),
         false => Ok(outcome),
     }
 }
 
 /// Reports the trials that were complete: they are a result, though not a confirmed one.
-fn interrupted(prepared: &Prepared, steps: Vec<Value>, output: &Output) -> Result<ExitCode, Failure> {
+fn interrupted(prepared: &PreparedLoad, steps: Vec<Value>, output: &Output) -> Result<ExitCode, Failure> {
     let text = format!("interrupted after {} trials: the highest rate is not known", steps.len());
     let value = json!({
         "url": prepared.setting.url,
@@ -112,7 +112,7 @@ fn trial_json(outcome: &Outcome, rate: &str, trial: Trial) -> Value {
     })
 }
 
-fn to_json(limit: &Limit, prepared: &Prepared, steps: Vec<Value>) -> Value {
+fn to_json(limit: &Limit, prepared: &PreparedLoad, steps: Vec<Value>) -> Value {
     json!({
         "url": prepared.setting.url,
         "target": prepared.setting.target,

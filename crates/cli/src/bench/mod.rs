@@ -141,7 +141,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
 }
 
 /// A load that is ready to run.
-struct Prepared {
+struct PreparedLoad {
     plan: Plan,
     setting: Setting,
     /// Why the server's process is unknown.
@@ -208,7 +208,7 @@ impl RunOptions {
 
     fn show(
         &self,
-        prepared: Prepared,
+        prepared: PreparedLoad,
         outcome: &Outcome,
         baseline: Option<&Baseline>,
         (output, files): (&Output, &Files),
@@ -243,7 +243,7 @@ impl RunOptions {
     }
 
     /// Reads the messages, makes one call to report errors at once and in full, and plans the load.
-    fn prepare(&self) -> Result<Prepared, Failure> {
+    fn prepare(&self) -> Result<PreparedLoad, Failure> {
         let client = self.client()?.build()?;
         self.common.check_headers(&self.workload.headers, client.protocol())?;
         let encoding = Encoding {
@@ -274,7 +274,7 @@ impl RunOptions {
             self.load.connection_use(client.is_multiplexed(), self.workload.streams, self.workers.count())?;
         let plan = self.plan(methods, connection_use, found.as_ref().ok().copied())?;
         let setting = self.setting(&plan, reply_bytes);
-        Ok(Prepared { plan, setting, server: found })
+        Ok(PreparedLoad { plan, setting, server: found })
     }
 
     fn plan(

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use polyrpc::client::ConnectionMode;
-use polyrpc_load::{Checked, Histogram, Lost, Outcome, Pacing, Plan, Process, Usage};
+use polyrpc_load::{CheckedCondition, Histogram, Lost, Outcome, Pacing, Plan, Process, Usage};
 
 use super::latency::Latency;
 use super::machine::Machine;
@@ -33,7 +33,7 @@ pub(super) struct Report<'a> {
     pub(super) setting: Setting,
     pub(super) outcome: &'a Outcome,
     pub(super) server: &'a Result<Process, String>,
-    pub(super) checked: Vec<Checked>,
+    pub(super) checked: Vec<CheckedCondition>,
     pub(super) machine: Machine,
     response: Histogram<u64>,
 }
@@ -43,7 +43,7 @@ impl<'a> Report<'a> {
         setting: Setting,
         outcome: &'a Outcome,
         server: &'a Result<Process, String>,
-        checked: Vec<Checked>,
+        checked: Vec<CheckedCondition>,
     ) -> Self {
         let response = outcome.response();
         Self { setting, outcome, server, checked, machine: Machine::here(), response }

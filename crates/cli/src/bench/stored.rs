@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use polyrpc_bench_report::model::{Document, Run, Threshold};
 use polyrpc_bench_report::report;
-use polyrpc_load::Checked;
+use polyrpc_load::CheckedCondition;
 
 use super::document;
 use super::output::{FileOptions, Files};
@@ -60,9 +60,9 @@ impl BaselineOptions {
 
 impl Baseline {
     /// Compares a run with the limits.
-    pub(super) fn judge(&self, run: &Run) -> Vec<Checked> {
+    pub(super) fn judge(&self, run: &Run) -> Vec<CheckedCondition> {
         let judged = self.limits.iter().map(|limit| limit.judge(run, Some(&self.run)));
-        let checked = judged.map(|result| Checked {
+        let checked = judged.map(|result| CheckedCondition {
             condition: result.threshold,
             measured: result.value.or(result.reason).unwrap_or_default(),
             is_met: result.is_met,

@@ -6,7 +6,7 @@ use polyrpc::{Client, Code, Error, Protocol};
 use tokio::time::timeout;
 
 use super::Options;
-use super::hints::{self, Known};
+use super::hints::{self, FailureFacts};
 use crate::failure::Failure;
 use crate::message::{SchemaSource, Translator};
 use crate::reflection::Reflection;
@@ -49,7 +49,7 @@ pub(super) async fn describe(client: &Client, options: &Options) -> Result<Descr
     }
     let reflected = match message.needs_types(client, target) && !options.no_reflection {
         true => described(client, options).await?,
-        false => Reflected::default(),
+        false => ReflectionResult::default(),
     };
     if let Some(set) = reflected.set {
         let types = message.types(&SchemaSource::new(&set, "the server's own description")?, target)?;
@@ -70,14 +70,14 @@ pub(super) async fn describe(client: &Client, options: &Options) -> Result<Descr
 
 /// Result of a reflection query.
 #[derive(Default)]
-struct Reflected {
+struct ReflectionResult {
     /// The description of the method's service, as a `FileDescriptorSet`.
     set: Option<Vec<u8>>,
     /// Reason why the query failed; `None` if it succeeded or the server has no reflection.
     failure: Option<String>,
 }
 
-impl Reflected {
+impl ReflectionResult {
     fn from_answer(answer: Result<Option<Vec<u8>>, Error>) -> Self {
         match answer {
             Ok(set) => Self { set, failure: None },
@@ -87,21 +87,23 @@ impl Reflected {
     }
 }
 
-async fn described(client: &Client, options: &Options) -> Result<Reflected, Failure> {
+async fn described(client: &Client, options: &Options) -> Result<ReflectionResult, Failure> {
     if client.protocol() != Protocol::Grpc {
-        let Some(other) = options.by_grpc() else { return Ok(Reflected::default()) };
+        let Some(other) = options.by_grpc() else { return Ok(ReflectionResult::default()) };
         // The server may not support gRPC at all.
         return Ok(match timeout(QUERY_TIMEOUT, reflected(&other, options)).await {
-            Ok(answer) => Reflected::from_answer(answer),
-            Err(_) => Reflected { set: None, failure: Some(format!("no answer within {QUERY_TIMEOUT:?}")) },
+            Ok(answer) => ReflectionResult::from_answer(answer),
+            Err(_) => {
+                ReflectionResult { set: None, failure: Some(format!("no answer within {QUERY_TIMEOUT:?}")) }
+            }
         });
     }
     match reflected(client, options).await {
         Err(error) if matches!(error.code(), Code::Unavailable | Code::DeadlineExceeded) => {
-            Err(hints::call_failure(error.status(), client, options, Known::default()).await)
+            Err(hints::call_failure(error.status(), client, options, FailureFacts::default()).await)
         }
         // The call may succeed although the query failed.
-        answer => Ok(Reflected::from_answer(answer)),
+        answer => Ok(ReflectionResult::from_answer(answer)),
     }
 }
 

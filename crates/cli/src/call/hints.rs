@@ -10,7 +10,7 @@ use crate::reflection::Trace;
 
 /// Facts about a failed call that hints depend on.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Known<'a> {
+pub(super) struct FailureFacts<'a> {
     pub(super) translator: Option<&'a Translator>,
     /// The server has answered in the protocol of the URL.
     pub(super) has_answered: bool,
@@ -24,7 +24,7 @@ pub(super) async fn call_failure(
     status: &Status,
     client: &Client,
     options: &Options,
-    known: Known<'_>,
+    known: FailureFacts<'_>,
 ) -> Failure {
     let translator = known.translator;
     let failure = Failure::from_status(status, &options.url);

@@ -22,10 +22,10 @@ use clap::{Args, ValueEnum};
 use polyrpc::client;
 use polyrpc::{Client, Compression, Format, Metadata, Protocol, Push};
 
-use self::hints::Known;
+use self::hints::FailureFacts;
 use self::input::Input;
 use self::multi_server::MultiServerOptions;
-use self::report::{Ending, Received, Report};
+use self::report::{Ending, ReceivedMessages, Report};
 use crate::failure::Failure;
 use crate::kcp::Kcp;
 use crate::message::{self, readable};
@@ -291,7 +291,7 @@ async fn call(client: &Client, options: &Options, mut report: Report) -> Result<
         Err(error) => {
             report.failed(error.status());
             let has_answered = report.has_answered() || description.is_by_call;
-            let known = Known { translator: Some(translator), has_answered, request: size };
+            let known = FailureFacts { translator: Some(translator), has_answered, request: size };
             return Err(hints::call_failure(error.status(), client, options, known).await);
         }
     };
@@ -301,7 +301,11 @@ async fn call(client: &Client, options: &Options, mut report: Report) -> Result<
     }
     let client::Response { message, metadata, trailers, attachment, .. } = &response;
     report.ended_well(&Ending {
-        received: Received { messages: 1, bytes: message.bytes.len(), format: message.format.as_str() },
+        received: ReceivedMessages {
+            messages: 1,
+            bytes: message.bytes.len(),
+            format: message.format.as_str(),
+        },
         headers: metadata,
         trailers,
         attachment,

@@ -39,7 +39,7 @@ struct Peer {
 /// Outcome of a call, without its message.
 pub(super) struct Ending<'a> {
     /// Size and format of the response; for a stream, of all messages together.
-    pub(super) received: Received,
+    pub(super) received: ReceivedMessages,
     pub(super) headers: &'a Metadata,
     pub(super) trailers: &'a Metadata,
     pub(super) attachment: &'a Bytes,
@@ -47,7 +47,7 @@ pub(super) struct Ending<'a> {
 
 /// Number of received messages.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Received {
+pub(super) struct ReceivedMessages {
     pub(super) messages: usize,
     pub(super) bytes: usize,
     pub(super) format: &'static str,
@@ -100,7 +100,7 @@ impl Report {
     }
 
     pub(super) fn ended_well(&self, ending: &Ending<'_>) {
-        let Received { messages, bytes, format } = ending.received;
+        let ReceivedMessages { messages, bytes, format } = ending.received;
         match self.shown {
             None => self.mention(ending.attachment),
             Some(Style::Json) => self.print_json(

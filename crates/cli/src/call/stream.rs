@@ -11,9 +11,9 @@ use polyrpc_core::protocol::Streams;
 use tokio::time::timeout;
 
 use super::description::Description;
-use super::hints::{self, Known};
+use super::hints::{self, FailureFacts};
 use super::input::Input;
-use super::report::{Ending, Received, Report};
+use super::report::{Ending, ReceivedMessages, Report};
 use super::{Options, argument};
 use crate::failure::Failure;
 use crate::message::Translator;
@@ -30,20 +30,20 @@ struct Streaming<'a> {
 }
 
 /// Why a call has no result.
-enum Broken {
+enum StreamFailure {
     /// The call failed.
     Call(Status),
     /// A message is invalid, or cannot be printed.
     Message(Failure),
 }
 
-impl From<polyrpc::Error> for Broken {
+impl From<polyrpc::Error> for StreamFailure {
     fn from(error: polyrpc::Error) -> Self {
         Self::Call(error.status().clone())
     }
 }
 
-impl From<Failure> for Broken {
+impl From<Failure> for StreamFailure {
     fn from(failure: Failure) -> Self {
         Self::Message(failure)
     }
@@ -85,7 +85,7 @@ pub(super) async fn call(
         let (sender, receiver) = client.open_raw(target, call_options, translator.format()).await?.split();
         tokio::select! {
             received = streaming.receive(receiver) => received,
-            failure = send(sender, options, translator) => Err(Broken::Message(failure)),
+            failure = send(sender, options, translator) => Err(StreamFailure::Message(failure)),
         }
     };
     // Other streams have the deadline of their call.
@@ -134,16 +134,21 @@ async fn send_all(mut sender: RawSender, options: &Options, translator: &Transla
 
 impl Streaming<'_> {
     /// Limits a call whose stream continues after its reply, which ends the deadline of the call itself.
-    async fn in_time(&self, called: impl Future<Output = Result<(), Broken>>) -> Result<(), Broken> {
+    async fn in_time(
+        &self,
+        called: impl Future<Output = Result<(), StreamFailure>>,
+    ) -> Result<(), StreamFailure> {
         let Some(time) = self.options.common.timeout() else { return called.await };
-        let late =
-            || Broken::Call(Status::deadline_exceeded(format!("the stream did not end within {time:?}")));
+        let late = || {
+            StreamFailure::Call(Status::deadline_exceeded(format!("the stream did not end within {time:?}")))
+        };
         timeout(time, called).await.unwrap_or_else(|_| Err(late()))
     }
 
-    async fn receive(&self, mut receiver: RawReceiver) -> Result<(), Broken> {
+    async fn receive(&self, mut receiver: RawReceiver) -> Result<(), StreamFailure> {
         let headers = receiver.metadata().await?.clone();
-        let mut received = Received { messages: 0, bytes: 0, format: self.translator.format().as_str() };
+        let mut received =
+            ReceivedMessages { messages: 0, bytes: 0, format: self.translator.format().as_str() };
         loop {
             match receiver.next().await? {
                 Some(message) => {
@@ -162,20 +167,23 @@ impl Streaming<'_> {
         }
     }
 
-    fn ended_well(&self, received: Received, headers: &Metadata, trailers: &Metadata) {
+    fn ended_well(&self, received: ReceivedMessages, headers: &Metadata, trailers: &Metadata) {
         self.report.ended_well(&Ending { received, headers, trailers, attachment: &Bytes::new() });
     }
 
     /// Reports a failed call, with a hint.
-    async fn ended(&self, ended: Result<(), Broken>) -> Result<(), Failure> {
+    async fn ended(&self, ended: Result<(), StreamFailure>) -> Result<(), Failure> {
         let status = match ended {
             Ok(()) => return Ok(()),
-            Err(Broken::Message(failure)) => return Err(failure),
-            Err(Broken::Call(status)) => status,
+            Err(StreamFailure::Message(failure)) => return Err(failure),
+            Err(StreamFailure::Call(status)) => status,
         };
         self.report.failed(&status);
-        let known =
-            Known { translator: Some(self.translator), has_answered: self.has_answered.get(), request: 0 };
+        let known = FailureFacts {
+            translator: Some(self.translator),
+            has_answered: self.has_answered.get(),
+            request: 0,
+        };
         Err(hints::call_failure(&status, self.client, self.options, known).await)
     }
 }

@@ -11,7 +11,7 @@ use polyrpc_describe::{Method, OpenApi, ProtoFiles, json_schema};
 use polyrpc_transform::{closest, service_hint};
 use serde_json::Value;
 
-use self::source::{Described, Source};
+use self::source::{DescriptionSource, Source};
 use crate::call::{CommonOptions, Headers};
 use crate::failure::Failure;
 use crate::terminal;
@@ -87,23 +87,23 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 impl Options {
-    fn document(&self, described: &Described) -> Result<String, Failure> {
+    fn document(&self, described: &DescriptionSource) -> Result<String, Failure> {
         match (self.form, described) {
             (Form { openapi: true, .. }, _) => self.openapi(described),
             (Form { json_schema: true, .. }, _) => self.json_schema(described),
-            (_, Described::Proto(source)) => {
+            (_, DescriptionSource::Proto(source)) => {
                 // A file is printed whole: a method that it lacks would go unnoticed.
                 if self.name.as_ref().is_some_and(|name| name.trim_start_matches(['.', '/']).contains('/')) {
                     self.methods(described)?;
                 }
                 proto_file::print(source, self.name.as_deref())
             }
-            (_, Described::Fbs(_)) => Err(Failure::new("a .fbs has no .proto")
+            (_, DescriptionSource::Fbs(_)) => Err(Failure::new("a .fbs has no .proto")
                 .with_hint("print --json-schema or --openapi, or read the file itself")),
         }
     }
 
-    fn openapi(&self, described: &Described) -> Result<String, Failure> {
+    fn openapi(&self, described: &DescriptionSource) -> Result<String, Failure> {
         let methods = self.methods(described)?;
         let title = match &self.name {
             Some(name) => name.clone(),
@@ -116,10 +116,12 @@ impl Options {
         pretty(&openapi.document(&methods).map_err(Failure::new)?)
     }
 
-    fn json_schema(&self, described: &Described) -> Result<String, Failure> {
+    fn json_schema(&self, described: &DescriptionSource) -> Result<String, Failure> {
         let dialect = self.dialect.unwrap_or(Dialect::Proto3).into();
         let document = match (described, self.name.as_deref()) {
-            (Described::Proto(source), Some(name)) if source.pool().message(dotless(name)).is_some() => {
+            (DescriptionSource::Proto(source), Some(name))
+                if source.pool().message(dotless(name)).is_some() =>
+            {
                 let files = ProtoFiles::new(source.pool().clone());
                 source.pool().message(dotless(name)).map(|message| files.message_schema(message, dialect))
             }
@@ -133,7 +135,7 @@ impl Options {
     }
 
     /// The methods with the wanted names. Without a name those of the framework itself are left out.
-    fn methods(&self, described: &Described) -> Result<Vec<Method>, Failure> {
+    fn methods(&self, described: &DescriptionSource) -> Result<Vec<Method>, Failure> {
         let mut methods = described.methods();
         let Some(name) = self.name.as_deref().map(|name| name.trim_start_matches(['.', '/'])) else {
             methods.retain(|method| !method.service.starts_with("grpc."));
@@ -156,7 +158,7 @@ impl Options {
 }
 
 /// The failure for an unknown name.
-fn unknown(name: &str, methods: &[Method], described: &Described) -> Failure {
+fn unknown(name: &str, methods: &[Method], described: &DescriptionSource) -> Failure {
     let (service, method) = name.rsplit_once('/').unwrap_or((name, ""));
     let known: Vec<_> = methods.iter().filter(|known| known.service == service).collect();
     if !method.is_empty() && !known.is_empty() {

@@ -23,12 +23,12 @@ pub(super) enum Source<'a> {
 }
 
 /// A description.
-pub(super) enum Described {
+pub(super) enum DescriptionSource {
     Proto(SchemaSource),
     Fbs(Arc<fbs::Schema>),
 }
 
-impl Described {
+impl DescriptionSource {
     pub(super) fn methods(&self) -> Vec<Method> {
         match self {
             Self::Proto(source) => ProtoFiles::new(source.pool().clone()).methods(),
@@ -54,28 +54,28 @@ impl<'a> Source<'a> {
         }
     }
 
-    pub(super) fn read(&self, options: &Options) -> Result<Described, Failure> {
+    pub(super) fn read(&self, options: &Options) -> Result<DescriptionSource, Failure> {
         match self {
             Self::File(file, include) => read_file(file, include),
             Self::Server(url) => {
                 let client = options.common.client(url)?.build()?;
                 options.common.check_headers(&options.headers, client.protocol())?;
                 let set = terminal::block_on(query_reflection(&client, url, options))??;
-                Ok(Described::Proto(SchemaSource::new(&set, "the server")?))
+                Ok(DescriptionSource::Proto(SchemaSource::new(&set, "the server")?))
             }
         }
     }
 }
 
-fn read_file(file: &Path, include: &[PathBuf]) -> Result<Described, Failure> {
+fn read_file(file: &Path, include: &[PathBuf]) -> Result<DescriptionSource, Failure> {
     let files = [file.to_owned()];
     match file.extension().and_then(|extension| extension.to_str()) {
-        Some("proto") => Ok(Described::Proto(SchemaSource::read_proto(&files, include)?)),
+        Some("proto") => Ok(DescriptionSource::Proto(SchemaSource::read_proto(&files, include)?)),
         Some("fbs") => {
             let schema = fbs::read(&files, include).map_err(|error| Failure::new(error.to_string()))?;
-            Ok(Described::Fbs(Arc::new(schema)))
+            Ok(DescriptionSource::Fbs(Arc::new(schema)))
         }
-        _ if file.exists() => Ok(Described::Proto(SchemaSource::read_sets(&files)?)),
+        _ if file.exists() => Ok(DescriptionSource::Proto(SchemaSource::read_sets(&files)?)),
         _ => Err(Failure::new(format!("there is no file {}", file.display()))
             .with_hint("name a server by its URL: grpc://host:port")),
     }

@@ -11,7 +11,7 @@ use polyrpc_record::Call;
 use polyrpc_record::call::{Message, StreamEvent};
 
 /// A call that ended, or whose end was not seen.
-pub(super) struct Captured {
+pub(super) struct CapturedCall {
     /// The call, whose messages may be compressed.
     pub(super) call: Call,
     pub(super) request: Compression,
@@ -21,7 +21,7 @@ pub(super) struct Captured {
     pub(super) memory: Reservation,
 }
 
-impl Captured {
+impl CapturedCall {
     /// Decompresses the messages, at most [`MOST_UNPACKED`] bytes of them.
     pub(super) fn into_call(self) -> Call {
         let Self { mut call, request, response, events, memory } = self;
@@ -171,11 +171,11 @@ mod tests {
     use polyrpc::payload::compress::compress;
     use polyrpc_record::call::Outcome;
 
-    fn captured(budget: &Rc<Budget>, request: &[u8], response: &[u8], events: &[&[u8]]) -> Captured {
+    fn captured(budget: &Rc<Budget>, request: &[u8], response: &[u8], events: &[&[u8]]) -> CapturedCall {
         let zipped = |bytes: &[u8]| Bytes::from(compress(Compression::Gzip, bytes).unwrap());
         let message = |bytes| Some(Message::new(Format::Protobuf, zipped(bytes)));
         let event = |bytes: &&[u8]| StreamEvent { message: zipped(bytes), ..StreamEvent::default() };
-        Captured {
+        CapturedCall {
             call: Call {
                 request: message(request),
                 outcome: Some(Outcome { response: message(response), ..Outcome::default() }),

@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use bytes::BytesMut;
 
-use super::captured::{Budget, Captured};
+use super::captured::{Budget, CapturedCall};
 use super::observer::{Continuation, Observe};
-use super::segment::{Segment, Skipped};
+use super::segment::{Segment, SkipReason};
 use super::sessions;
 use super::stream::{Next, Stream};
 
@@ -24,7 +24,7 @@ pub(super) struct Connections {
     segments: u64,
     /// Why connections were not read, or not to their end, and how many.
     unread: BTreeMap<String, u64>,
-    skipped: BTreeMap<Skipped, u64>,
+    skipped: BTreeMap<SkipReason, u64>,
 }
 
 /// A connection, whose client opened it.
@@ -78,7 +78,7 @@ impl Connections {
     }
 
     /// Reads a segment; returns the calls that ended with it.
-    pub(super) fn push(&mut self, segment: &Segment<'_>, at: u64) -> Vec<Captured> {
+    pub(super) fn push(&mut self, segment: &Segment<'_>, at: u64) -> Vec<CapturedCall> {
         let mut ends = [segment.from, segment.to];
         ends.sort();
         let (syn, ack) = (segment.flags.syn(), segment.flags.ack());
@@ -116,7 +116,7 @@ impl Connections {
     }
 
     /// Closes the connection without a segment for the longest time.
-    fn close_idle(&mut self) -> Vec<Captured> {
+    fn close_idle(&mut self) -> Vec<CapturedCall> {
         let Some((_, ends)) = self.by_last.first_key_value() else { return Vec::new() };
         let ends = *ends;
         if self.open.get(&ends).is_some_and(|idle| !matches!(idle.reading, Reading::Ended)) {
@@ -125,12 +125,12 @@ impl Connections {
         self.close(&ends)
     }
 
-    pub(super) fn skip(&mut self, why: Skipped) {
+    pub(super) fn skip(&mut self, why: SkipReason) {
         *self.skipped.entry(why).or_default() += 1;
     }
 
     /// Ends all connections; returns the calls whose end was not seen.
-    pub(super) fn finish(&mut self) -> Vec<Captured> {
+    pub(super) fn finish(&mut self) -> Vec<CapturedCall> {
         let mut all: Vec<_> = self.open.iter().map(|(ends, connection)| (connection.number, *ends)).collect();
         all.sort_unstable_by_key(|(number, _)| *number);
         all.iter().flat_map(|(_, ends)| self.close(ends)).collect()
@@ -145,15 +145,15 @@ impl Connections {
         let packets = self.skipped.iter().filter_map(|(why, count)| {
             let (is, s, were) = if *count == 1 { ("is", "", "was") } else { ("are", "s", "were") };
             Some(match why {
-                Skipped::Other => return None,
-                Skipped::Udp => format!(
+                SkipReason::Other => return None,
+                SkipReason::Udp => format!(
                     "{count} packet{s} of UDP {were} not read (KCP and QUIC cannot be read from captures)"
                 ),
-                Skipped::Fragment => format!("{count} fragment{s} of IP packets {were} not read"),
-                Skipped::Cut => format!(
+                SkipReason::Fragment => format!("{count} fragment{s} of IP packets {were} not read"),
+                SkipReason::Cut => format!(
                     "{count} packet{s} {were} not captured as a whole: capture with a larger length (-s 0)"
                 ),
-                Skipped::Link(link) => {
+                SkipReason::Link(link) => {
                     format!("{count} packet{s} {is} of a kind of link that is not known ({link})")
                 }
             })
@@ -161,7 +161,7 @@ impl Connections {
         connections.chain(self.budget.notes()).chain(packets).collect()
     }
 
-    fn close(&mut self, ends: &[SocketAddr; 2]) -> Vec<Captured> {
+    fn close(&mut self, ends: &[SocketAddr; 2]) -> Vec<CapturedCall> {
         let Some(mut connection) = self.open.remove(ends) else { return Vec::new() };
         self.by_last.remove(&connection.last);
         if !matches!(connection.reading, Reading::Ended) && connection.has_gap() {
@@ -213,7 +213,7 @@ impl Connection {
         segment: &Segment<'_>,
         at: u64,
         budget: &Rc<Budget>,
-    ) -> (Vec<Captured>, Option<String>) {
+    ) -> (Vec<CapturedCall>, Option<String>) {
         let is_request = segment.from == self.client;
         let direction = if is_request { &mut self.requests } else { &mut self.responses };
         if segment.flags.syn() {
@@ -250,7 +250,11 @@ impl Connection {
         (calls, None)
     }
 
-    fn give_up(&mut self, mut calls: Vec<Captured>, problem: String) -> (Vec<Captured>, Option<String>) {
+    fn give_up(
+        &mut self,
+        mut calls: Vec<CapturedCall>,
+        problem: String,
+    ) -> (Vec<CapturedCall>, Option<String>) {
         if let Reading::By(observer) = &mut self.reading {
             calls.extend(observer.ended());
             calls.extend(observer.unfinished());
@@ -269,7 +273,7 @@ impl Connection {
         bytes: &[u8],
         at: u64,
         budget: &Rc<Budget>,
-        calls: &mut Vec<Captured>,
+        calls: &mut Vec<CapturedCall>,
     ) -> Result<(), String> {
         self.requests.inbox.extend_from_slice(bytes);
         loop {
@@ -296,7 +300,7 @@ impl Connection {
         }
     }
 
-    fn responses(&mut self, bytes: &[u8], at: u64, calls: &mut Vec<Captured>) -> Result<(), String> {
+    fn responses(&mut self, bytes: &[u8], at: u64, calls: &mut Vec<CapturedCall>) -> Result<(), String> {
         match &mut self.reading {
             Reading::By(observer) => {
                 self.responses.inbox.extend_from_slice(bytes);
@@ -311,8 +315,8 @@ impl Connection {
     }
 
     /// Adds what the sessions do not know.
-    fn labelled(&self, mut calls: Vec<Captured>) -> Vec<Captured> {
-        for Captured { call, .. } in &mut calls {
+    fn labelled(&self, mut calls: Vec<CapturedCall>) -> Vec<CapturedCall> {
+        for CapturedCall { call, .. } in &mut calls {
             call.connection = self.number;
             call.peer = format!("{} → {}", self.client, self.server);
         }

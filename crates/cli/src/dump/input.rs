@@ -12,23 +12,23 @@ use polyrpc::signal;
 /// Reads a source until its end, or until Ctrl-C or SIGTERM: then it ends as well, so that what was read is kept. A second
 /// signal ends the process.
 pub(super) struct Input {
-    arriving: Receiver<Arrived>,
+    arriving: Receiver<InputEvent>,
     rest: Bytes,
     has_ended: bool,
-    interrupted: Interrupted,
+    interrupted: InterruptFlag,
 }
 
 /// Whether the user has interrupted the reading.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Interrupted(Arc<AtomicBool>);
+pub(super) struct InterruptFlag(Arc<AtomicBool>);
 
-impl Interrupted {
+impl InterruptFlag {
     pub(super) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-enum Arrived {
+enum InputEvent {
     Bytes(Bytes),
     Error(io::Error),
     /// The source has ended, or the user has interrupted.
@@ -43,31 +43,31 @@ impl Input {
     /// If no thread can be started.
     pub(super) fn new(source: impl Read + Send + 'static) -> io::Result<Self> {
         let (sender, arriving) = sync_channel(AHEAD);
-        let interrupted = Interrupted::default();
+        let interrupted = InterruptFlag::default();
         let (told, flag) = (sender.clone(), interrupted.clone());
         thread::Builder::new().name("signals".to_owned()).spawn(move || watch(&told, &flag))?;
         thread::Builder::new().name("reader".to_owned()).spawn(move || read(source, &sender))?;
         Ok(Self { arriving, rest: Bytes::new(), has_ended: false, interrupted })
     }
 
-    pub(super) fn interrupted(&self) -> Interrupted {
+    pub(super) fn interrupted(&self) -> InterruptFlag {
         self.interrupted.clone()
     }
 }
 
-fn read(mut source: impl Read, sender: &SyncSender<Arrived>) {
+fn read(mut source: impl Read, sender: &SyncSender<InputEvent>) {
     loop {
         let mut buffer = vec![0; CHUNK];
         let arrived = match source.read(&mut buffer) {
-            Ok(0) => Arrived::End,
+            Ok(0) => InputEvent::End,
             Ok(length) => {
                 buffer.truncate(length);
-                Arrived::Bytes(buffer.into())
+                InputEvent::Bytes(buffer.into())
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => Arrived::Error(error),
+            Err(error) => InputEvent::Error(error),
         };
-        let is_last = !matches!(arrived, Arrived::Bytes(_));
+        let is_last = !matches!(arrived, InputEvent::Bytes(_));
         // The command may have ended.
         if sender.send(arrived).is_err() || is_last {
             return;
@@ -76,7 +76,7 @@ fn read(mut source: impl Read, sender: &SyncSender<Arrived>) {
 }
 
 /// Without signals the reading ends with its source.
-fn watch(sender: &SyncSender<Arrived>, interrupted: &Interrupted) {
+fn watch(sender: &SyncSender<InputEvent>, interrupted: &InterruptFlag) {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
     runtime.block_on(async {
         let second = {
@@ -84,7 +84,7 @@ fn watch(sender: &SyncSender<Arrived>, interrupted: &Interrupted) {
             signal::shutdown()
         };
         interrupted.0.store(true, Ordering::Relaxed);
-        let _ = sender.send(Arrived::End);
+        let _ = sender.send(InputEvent::End);
         second.await;
     });
     // Exit code of a process that was ended by SIGINT, as shells report it: 128 + 2.
@@ -95,12 +95,12 @@ impl Read for Input {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         while self.rest.is_empty() && !self.has_ended && !self.interrupted.is_set() {
             match self.arriving.recv() {
-                Ok(Arrived::Bytes(bytes)) => self.rest = bytes,
-                Ok(Arrived::Error(error)) => {
+                Ok(InputEvent::Bytes(bytes)) => self.rest = bytes,
+                Ok(InputEvent::Error(error)) => {
                     self.has_ended = true;
                     return Err(error);
                 }
-                Ok(Arrived::End) | Err(_) => self.has_ended = true,
+                Ok(InputEvent::End) | Err(_) => self.has_ended = true,
             }
         }
         let length = self.rest.len().min(into.len());

@@ -24,10 +24,10 @@ use clap::Args;
 use polyrpc_record::redact::Redaction;
 use polyrpc_record::{DeclaredMessages, Writer};
 
-use self::captured::Captured;
+use self::captured::CapturedCall;
 use self::connections::Connections;
 use self::file::Packets;
-use self::input::{Input, Interrupted};
+use self::input::{Input, InterruptFlag};
 use crate::failure::Failure;
 use crate::recording::described::{DescribedMessages, ProtoOptions};
 use crate::recording::filter::Filter;
@@ -81,14 +81,15 @@ pub(crate) fn count_calls(file: &[u8]) -> usize {
     let Ok(mut packets) = Packets::new(file) else { return 0 };
     while let Ok(Some(packet)) = packets.next_packet() {
         match segment::segment(&packet) {
-            Ok(_) if packet.is_cut => connections.skip(segment::Skipped::Cut),
+            Ok(_) if packet.is_cut => connections.skip(segment::SkipReason::Cut),
             Ok(segment) => {
-                calls += connections.push(&segment, packet.at).into_iter().map(Captured::into_call).count()
+                calls +=
+                    connections.push(&segment, packet.at).into_iter().map(CapturedCall::into_call).count()
             }
             Err(why) => connections.skip(why),
         }
     }
-    let calls = calls + connections.finish().into_iter().map(Captured::into_call).count();
+    let calls = calls + connections.finish().into_iter().map(CapturedCall::into_call).count();
     connections.notes();
     calls
 }
@@ -96,7 +97,7 @@ pub(crate) fn count_calls(file: &[u8]) -> usize {
 /// Reads the packets until their calls are no longer needed. Returns why they cannot be read further.
 fn read(
     packets: &mut Packets<BufReader<Input>>,
-    interrupted: &Interrupted,
+    interrupted: &InterruptFlag,
     connections: &mut Connections,
     output: &mut Output<'_>,
 ) -> Result<Option<io::Error>, Failure> {
@@ -104,7 +105,7 @@ fn read(
         match packets.next_packet() {
             Ok(None) => break None,
             Ok(Some(packet)) => match segment::segment(&packet) {
-                Ok(_) if packet.is_cut => connections.skip(segment::Skipped::Cut),
+                Ok(_) if packet.is_cut => connections.skip(segment::SkipReason::Cut),
                 Ok(segment) => {
                     for call in connections.push(&segment, packet.at) {
                         if !output.call(call)? {
@@ -160,7 +161,7 @@ impl<'o> Output<'o> {
     }
 
     /// Prints and records a call; returns `false` if further ones are not needed.
-    fn call(&mut self, captured: Captured) -> Result<bool, Failure> {
+    fn call(&mut self, captured: CapturedCall) -> Result<bool, Failure> {
         if !self.options.filter.selects(&captured.call) {
             return Ok(true);
         }

@@ -19,7 +19,7 @@ use polyrpc_wire::Protocol;
 
 use bytes::BytesMut;
 
-use super::captured::{Budget, Captured, Omission, Reservation};
+use super::captured::{Budget, CapturedCall, Omission, Reservation};
 
 /// Reads a connection.
 pub(super) trait Observe {
@@ -27,16 +27,16 @@ pub(super) trait Observe {
     fn requests(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Continuation, String>;
 
     /// Reads what the server sent; returns the calls that ended.
-    fn responses(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Vec<Captured>, String>;
+    fn responses(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Vec<CapturedCall>, String>;
 
     /// Notes that the server closed its side, which ends an answer without a length.
-    fn server_ended(&mut self, inbox: &mut BytesMut, at: u64) -> Vec<Captured>;
+    fn server_ended(&mut self, inbox: &mut BytesMut, at: u64) -> Vec<CapturedCall>;
 
     /// Returns the calls that ended without an answer, such as those that expect none.
-    fn ended(&mut self) -> Vec<Captured>;
+    fn ended(&mut self) -> Vec<CapturedCall>;
 
     /// Returns the calls whose end was not seen.
-    fn unfinished(&mut self) -> Vec<Captured>;
+    fn unfinished(&mut self) -> Vec<CapturedCall>;
 }
 
 /// How a connection continues.
@@ -64,7 +64,7 @@ pub(super) struct Observer<S: Server> {
     matching: Matching,
     calls: HashMap<CallId, Open>,
     streams: HashMap<StreamId, (CallId, Option<S::Ticket>)>,
-    ended: Vec<Captured>,
+    ended: Vec<CapturedCall>,
     /// Number of the next call, where calls have none of their own.
     next: u64,
     /// Streams of HTTP/2 that the client's session has opened.
@@ -79,7 +79,7 @@ pub(super) struct Observer<S: Server> {
 }
 
 /// A request as it arrived.
-struct Arrived {
+struct ReceivedRequest {
     call: Call,
     format: Format,
     compression: Compression,
@@ -105,8 +105,8 @@ struct Open {
 /// An event of the server's session, without what it borrows.
 enum Step<T> {
     Head(StreamId),
-    Call(Box<Arrived>, T),
-    Open(Box<Arrived>, T, StreamId),
+    Call(Box<ReceivedRequest>, T),
+    Open(Box<ReceivedRequest>, T, StreamId),
     Message(StreamId, Part),
     End(StreamId),
     Cancelled(StreamId),
@@ -183,7 +183,7 @@ impl<S: Server> Observer<S> {
     }
 
     /// Records a call, and answers it, so that the session continues.
-    fn call(&mut self, mut arrived: Arrived, ticket: S::Ticket) -> Result<(), String> {
+    fn call(&mut self, mut arrived: ReceivedRequest, ticket: S::Ticket) -> Result<(), String> {
         let oneway = arrived.call.oneway;
         let streams = self.connect_streams == Some(true);
         let same = self.same_call(&arrived, ticket.stream(), streams)?;
@@ -206,7 +206,7 @@ impl<S: Server> Observer<S> {
     /// Makes the same call in the session that reads the answers; returns its number, if calls have none of their own.
     fn same_call(
         &mut self,
-        arrived: &Arrived,
+        arrived: &ReceivedRequest,
         stream: Option<StreamId>,
         is_streamed: bool,
     ) -> Result<Option<CallId>, String> {
@@ -288,7 +288,7 @@ impl<S: Server> Observer<S> {
         self.protocol == Protocol::Grpc && call.protocol != Protocol::Grpc.as_str()
     }
 
-    fn begin(&mut self, id: CallId, mut arrived: Arrived) {
+    fn begin(&mut self, id: CallId, mut arrived: ReceivedRequest) {
         let mut memory = self.budget.reservation();
         if self.calls.len() >= MOST_CALLS || !memory.add(size_without_body(&arrived.call)) {
             self.budget.note(Omission::Call);
@@ -305,7 +305,12 @@ impl<S: Server> Observer<S> {
         self.ended.extend(before.map(Open::unfinished));
     }
 
-    fn open(&mut self, mut arrived: Arrived, ticket: S::Ticket, stream: StreamId) -> Result<(), String> {
+    fn open(
+        &mut self,
+        mut arrived: ReceivedRequest,
+        ticket: S::Ticket,
+        stream: StreamId,
+    ) -> Result<(), String> {
         let call = &mut arrived.call;
         call.request = None;
         (call.client_streams, call.server_streams) = (true, true);
@@ -348,7 +353,7 @@ impl<S: Server> Observer<S> {
         }
     }
 
-    fn reply(&mut self, id: CallId, reply: Reply, at: u64) -> Option<Captured> {
+    fn reply(&mut self, id: CallId, reply: Reply, at: u64) -> Option<CapturedCall> {
         let open = self.calls.remove(&id)?;
         if open.is_foreign {
             return Some(open.finish_unread(at));
@@ -398,7 +403,7 @@ impl<S: Server> Observe for Observer<S> {
         Ok(Continuation::Same)
     }
 
-    fn responses(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Vec<Captured>, String> {
+    fn responses(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Vec<CapturedCall>, String> {
         let mut ended = Vec::new();
         loop {
             let event =
@@ -425,18 +430,18 @@ impl<S: Server> Observe for Observer<S> {
         }
     }
 
-    fn server_ended(&mut self, inbox: &mut BytesMut, at: u64) -> Vec<Captured> {
+    fn server_ended(&mut self, inbox: &mut BytesMut, at: u64) -> Vec<CapturedCall> {
         match self.client.end_of_stream(inbox) {
             Some(ClientEvent::Reply(id, reply)) => self.reply(id, reply, at).into_iter().collect(),
             _ => Vec::new(),
         }
     }
 
-    fn ended(&mut self) -> Vec<Captured> {
+    fn ended(&mut self) -> Vec<CapturedCall> {
         std::mem::take(&mut self.ended)
     }
 
-    fn unfinished(&mut self) -> Vec<Captured> {
+    fn unfinished(&mut self) -> Vec<CapturedCall> {
         let calls: BTreeMap<(u64, CallId), Open> =
             self.calls.drain().map(|(id, open)| ((open.call.arrival, id), open)).collect();
         calls.into_values().map(Open::unfinished).collect()
@@ -444,8 +449,8 @@ impl<S: Server> Observe for Observer<S> {
 }
 
 impl Open {
-    fn new(arrived: Arrived, is_foreign: bool, memory: Reservation) -> Self {
-        let Arrived { call, format, compression } = arrived;
+    fn new(arrived: ReceivedRequest, is_foreign: bool, memory: Reservation) -> Self {
+        let ReceivedRequest { call, format, compression } = arrived;
         Self { call, format, head: None, compression, events: Vec::new(), kept: 0, memory, is_foreign }
     }
 
@@ -469,7 +474,7 @@ impl Open {
     }
 
     /// Shows a call with one message each way as unary: in gRPC only a schema distinguishes it from a stream.
-    fn finish(mut self, at: u64, mut outcome: Outcome, mut compression: Compression) -> Captured {
+    fn finish(mut self, at: u64, mut outcome: Outcome, mut compression: Compression) -> CapturedCall {
         let format = self.head.as_ref().map_or(self.format, |head| head.format);
         let call = &mut self.call;
         call.took = Duration::from_nanos(at.saturating_sub(call.arrival));
@@ -490,24 +495,24 @@ impl Open {
             self.events.clear();
         }
         call.outcome = Some(outcome);
-        Captured { response: compression, ..self.unfinished() }
+        CapturedCall { response: compression, ..self.unfinished() }
     }
 
     /// Ends a call whose answer is of another kind than the session reads: how it ended is not known.
-    fn finish_unread(mut self, at: u64) -> Captured {
+    fn finish_unread(mut self, at: u64) -> CapturedCall {
         self.call.took = Duration::from_nanos(at.saturating_sub(self.call.arrival).max(1));
         self.unfinished()
     }
 
     /// The call as far as it was seen.
-    fn unfinished(self) -> Captured {
+    fn unfinished(self) -> CapturedCall {
         let Self { call, compression, events, memory, .. } = self;
-        Captured { call, request: compression, response: Compression::None, events, memory }
+        CapturedCall { call, request: compression, response: Compression::None, events, memory }
     }
 }
 
 /// The call as it is recorded.
-fn recorded(request: Request<'_>, protocol: Protocol, at: u64) -> Arrived {
+fn recorded(request: Request<'_>, protocol: Protocol, at: u64) -> ReceivedRequest {
     let Request { service, method, body, attachment, head, timeout, oneway, .. } = request;
     let protocol = if head.plain_http { Protocol::Http } else { protocol };
     let call = Call {
@@ -524,7 +529,7 @@ fn recorded(request: Request<'_>, protocol: Protocol, at: u64) -> Arrived {
         reason: Reason::Sampled,
         ..Call::default()
     };
-    Arrived { call, format: head.format, compression: head.compression }
+    ReceivedRequest { call, format: head.format, compression: head.compression }
 }
 
 /// Bytes of a call without those of its request message.

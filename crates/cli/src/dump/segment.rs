@@ -37,7 +37,7 @@ impl Flags {
 
 /// Why a packet has no segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Skipped {
+pub(super) enum SkipReason {
     /// ARP, ICMP and the like.
     Other,
     Udp,
@@ -50,7 +50,7 @@ pub(super) enum Skipped {
 }
 
 /// Finds the segment in a packet.
-pub(super) fn segment(packet: &Packet) -> Result<Segment<'_>, Skipped> {
+pub(super) fn segment(packet: &Packet) -> Result<Segment<'_>, SkipReason> {
     let bytes = &packet.bytes[..];
     let ip = match packet.link {
         // BSD's loopback: the family of addresses in four bytes.
@@ -59,13 +59,13 @@ pub(super) fn segment(packet: &Packet) -> Result<Segment<'_>, Skipped> {
         101 | 228 | 229 => Some(bytes),
         113 => bytes.get(16..).filter(|_| is_ip(bytes, 14)),
         276 => bytes.get(20..).filter(|_| is_ip(bytes, 0)),
-        link => return Err(Skipped::Link(link)),
+        link => return Err(SkipReason::Link(link)),
     };
-    let (from, to, protocol, content) = addressed(ip.ok_or(Skipped::Other)?)?;
+    let (from, to, protocol, content) = addressed(ip.ok_or(SkipReason::Other)?)?;
     match protocol {
-        TCP => tcp(from, to, content).ok_or(Skipped::Cut),
-        UDP => Err(Skipped::Udp),
-        _ => Err(Skipped::Other),
+        TCP => tcp(from, to, content).ok_or(SkipReason::Cut),
+        UDP => Err(SkipReason::Udp),
+        _ => Err(SkipReason::Other),
     }
 }
 
@@ -82,44 +82,44 @@ fn is_ip(bytes: &[u8], at: usize) -> bool {
     matches!(bytes.get(at..at + 2), Some([0x08, 0x00] | [0x86, 0xdd]))
 }
 
-type Addressed<'p> = (IpAddr, IpAddr, u8, &'p [u8]);
+type AddressedPayload<'p> = (IpAddr, IpAddr, u8, &'p [u8]);
 
-fn addressed(ip: &[u8]) -> Result<Addressed<'_>, Skipped> {
+fn addressed(ip: &[u8]) -> Result<AddressedPayload<'_>, SkipReason> {
     match ip.first().map(|first| first >> 4) {
         Some(4) => version_4(ip),
         Some(6) => version_6(ip),
-        _ => Err(Skipped::Other),
+        _ => Err(SkipReason::Other),
     }
 }
 
-fn version_4(ip: &[u8]) -> Result<Addressed<'_>, Skipped> {
-    let head: &[u8; 20] = ip.first_chunk().ok_or(Skipped::Cut)?;
+fn version_4(ip: &[u8]) -> Result<AddressedPayload<'_>, SkipReason> {
+    let head: &[u8; 20] = ip.first_chunk().ok_or(SkipReason::Cut)?;
     let (length, whole) =
         (usize::from(head[0] & 0x0f) * 4, usize::from(u16::from_be_bytes([head[2], head[3]])));
     if u16::from_be_bytes([head[6], head[7]]) & 0x3fff != 0 {
-        return Err(Skipped::Fragment);
+        return Err(SkipReason::Fragment);
     }
     // A network card that cuts packets itself leaves the length to be filled in.
     let whole = if whole == 0 { ip.len() } else { whole };
-    let content = ip.get(length.max(20)..whole).ok_or(Skipped::Cut)?;
+    let content = ip.get(length.max(20)..whole).ok_or(SkipReason::Cut)?;
     let address = |at: usize| IpAddr::from(Ipv4Addr::new(head[at], head[at + 1], head[at + 2], head[at + 3]));
     Ok((address(12), address(16), head[9], content))
 }
 
-fn version_6(ip: &[u8]) -> Result<Addressed<'_>, Skipped> {
-    let head: &[u8; 40] = ip.first_chunk().ok_or(Skipped::Cut)?;
+fn version_6(ip: &[u8]) -> Result<AddressedPayload<'_>, SkipReason> {
+    let head: &[u8; 40] = ip.first_chunk().ok_or(SkipReason::Cut)?;
     let length = usize::from(u16::from_be_bytes([head[4], head[5]]));
     let whole = if length == 0 { ip.len() } else { length + 40 };
-    let mut content = ip.get(40..whole).ok_or(Skipped::Cut)?;
+    let mut content = ip.get(40..whole).ok_or(SkipReason::Cut)?;
     let mut next = head[6];
     // Options for routers and for the destination, and the route.
     while matches!(next, 0 | 43 | 60) {
-        let [following, eighths, ..] = *content else { return Err(Skipped::Cut) };
+        let [following, eighths, ..] = *content else { return Err(SkipReason::Cut) };
         next = following;
-        content = content.get((usize::from(eighths) + 1) * 8..).ok_or(Skipped::Cut)?;
+        content = content.get((usize::from(eighths) + 1) * 8..).ok_or(SkipReason::Cut)?;
     }
     if next == 44 {
-        return Err(Skipped::Fragment);
+        return Err(SkipReason::Fragment);
     }
     let address = |at: usize| {
         let mut octets = [0; 16];
@@ -200,11 +200,11 @@ mod tests {
     fn invalid_segment_is_classified_without_a_panic() {
         let mut fragment = v4();
         fragment[6] = 0x20;
-        assert_eq!(segment(&packet(101, fragment)), Err(Skipped::Fragment));
+        assert_eq!(segment(&packet(101, fragment)), Err(SkipReason::Fragment));
         let mut udp = v4();
         udp[9] = 17;
-        assert_eq!(segment(&packet(101, udp)), Err(Skipped::Udp));
-        assert_eq!(segment(&packet(147, v4())), Err(Skipped::Link(147)));
+        assert_eq!(segment(&packet(101, udp)), Err(SkipReason::Udp));
+        assert_eq!(segment(&packet(147, v4())), Err(SkipReason::Link(147)));
         for ip in [v4(), v6()] {
             for length in 0..ip.len() {
                 segment(&packet(101, ip[..length].to_vec())).unwrap_err();

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use polyrpc_core::session::Client;
-use polyrpc_core::{Detected, Limits};
+use polyrpc_core::{Detection, Limits};
 use polyrpc_wire::http::h2;
 use polyrpc_wire::net_rpc::{CONNECT_PATH, Codec};
 use polyrpc_wire::rest_rpc::Version;
@@ -29,8 +29,8 @@ pub(super) fn observer(
         return Err("it is encrypted by TLS: record the calls at one of its ends instead");
     }
     match sniff::sniff(start, &Protocol::ALL) {
-        Detected::Is(protocol) => new_observer(protocol, start, follows_connect, budget),
-        Detected::NeedMore if start.len() < MOST_UNDECIDED => Ok(None),
+        Detection::Is(protocol) => new_observer(protocol, start, follows_connect, budget),
+        Detection::NeedMore if start.len() < MOST_UNDECIDED => Ok(None),
         _ => Err("its protocol is not known, or it began before the capture"),
     }
 }

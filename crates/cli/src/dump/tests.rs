@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use polyrpc_record::{Call, Entry, Reader};
 
-use super::captured::Captured;
+use super::captured::CapturedCall;
 use super::connections::Connections;
 use super::file::Packet;
 use super::segment::segment;
@@ -76,12 +76,12 @@ fn calls_within(connections: &mut Connections, packets: &[Packet]) -> (Vec<Call>
     for packet in packets {
         match segment(packet) {
             Ok(segment) => {
-                calls.extend(connections.push(&segment, packet.at).into_iter().map(Captured::into_call));
+                calls.extend(connections.push(&segment, packet.at).into_iter().map(CapturedCall::into_call));
             }
             Err(why) => connections.skip(why),
         }
     }
-    calls.extend(connections.finish().into_iter().map(Captured::into_call));
+    calls.extend(connections.finish().into_iter().map(CapturedCall::into_call));
     (calls, connections.notes())
 }
 

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use polyrpc_record::Writer;
-use polyrpc_record::brpc::{self, Imported, Importer, Numbers};
+use polyrpc_record::brpc::{self, ImportedCall, Importer, Numbers};
 
 use super::files;
 use super::filter::Filter;
@@ -71,7 +71,7 @@ pub(crate) fn export(options: &Export) -> Result<ExitCode, Failure> {
     remove_unless_written(&options.out, exported(options, numbers, created))
 }
 
-fn exported(options: &Export, numbers: Numbers, file: File) -> Result<Finished, Failure> {
+fn exported(options: &Export, numbers: Numbers, file: File) -> Result<ConversionResult, Failure> {
     let mut out = BufWriter::new(file);
     let (mut written, mut refused) = (0, BTreeMap::<String, u64>::new());
     let failed = |error| Failure::system(format!("write {}", options.out.display()), &error);
@@ -83,7 +83,7 @@ fn exported(options: &Export, numbers: Numbers, file: File) -> Result<Finished, 
         Ok(true)
     })?;
     out.flush().map_err(failed)?;
-    Ok(Finished { what: "exported", written, refused, is_foreign: false })
+    Ok(ConversionResult { what: "exported", written, refused, is_foreign: false })
 }
 
 pub(crate) fn import(options: &Import) -> Result<ExitCode, Failure> {
@@ -93,7 +93,7 @@ pub(crate) fn import(options: &Import) -> Result<ExitCode, Failure> {
     remove_unless_written(&options.out, imported(options, created))
 }
 
-fn imported(options: &Import, file: File) -> Result<Finished, Failure> {
+fn imported(options: &Import, file: File) -> Result<ConversionResult, Failure> {
     let failed = |error| Failure::system(format!("write {}", options.out.display()), &error);
     let mut writer = Writer::new(BufWriter::new(file)).map_err(failed)?;
     let mut is_foreign = false;
@@ -103,14 +103,14 @@ fn imported(options: &Import, file: File) -> Result<Finished, Failure> {
         let mut importer = Importer::new(BufReader::new(File::open(path).map_err(unreadable)?));
         while let Some(imported) = importer.next_call().map_err(unreadable)? {
             match imported {
-                Imported::Call(mut call) => {
+                ImportedCall::Call(mut call) => {
                     written += 1;
                     // Times continue from file to file.
                     call.arrival = written * 1_000_000;
                     writer.call(&call).map_err(failed)?;
                 }
-                Imported::Skipped(why) => *refused.entry(why).or_default() += 1,
-                Imported::Torn { offset, reason } => {
+                ImportedCall::Skipped(why) => *refused.entry(why).or_default() += 1,
+                ImportedCall::Torn { offset, reason } => {
                     let path = path.display();
                     // Not a single call: this is another kind of file.
                     is_foreign |= offset == 0;
@@ -123,11 +123,11 @@ fn imported(options: &Import, file: File) -> Result<Finished, Failure> {
         }
     }
     writer.finish().map_err(failed)?;
-    Ok(Finished { what: "imported", written, refused, is_foreign })
+    Ok(ConversionResult { what: "imported", written, refused, is_foreign })
 }
 
 /// Result of a conversion.
-struct Finished {
+struct ConversionResult {
     what: &'static str,
     written: u64,
     /// Calls that were left out, by the reason.
@@ -145,12 +145,15 @@ fn readable(paths: &[PathBuf]) -> Result<(), Failure> {
 }
 
 /// Reports what was converted, and removes the output if that is nothing.
-fn remove_unless_written(out: &Path, finished: Result<Finished, Failure>) -> Result<ExitCode, Failure> {
+fn remove_unless_written(
+    out: &Path,
+    finished: Result<ConversionResult, Failure>,
+) -> Result<ExitCode, Failure> {
     if finished.as_ref().map_or(0, |finished| finished.written) == 0 {
         // The file was created by this run. That it stays is worth no second failure.
         let _ = fs::remove_file(out);
     }
-    let Finished { what, written, refused, is_foreign } = finished?;
+    let ConversionResult { what, written, refused, is_foreign } = finished?;
     for (why, calls) in refused {
         let were = if calls == 1 { "call was" } else { "calls were" };
         terminal::print_error(format_args!("warning: {} {were} left out: {why}", grouped(calls)));

@@ -27,7 +27,7 @@ pub(super) struct Access {
 
 /// Why a caller has no role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Denied {
+pub(super) enum DenialReason {
     /// There is no credential.
     Missing,
     /// The credential is wrong.
@@ -56,7 +56,7 @@ impl Access {
     /// # Errors
     ///
     /// If the caller has no role.
-    pub(super) fn caller(&self, request: &HttpRequest) -> Result<Caller, Denied> {
+    pub(super) fn caller(&self, request: &HttpRequest) -> Result<Caller, DenialReason> {
         let field = |name| request.headers.get(name);
         let peer = request.context.peer();
         // It is logged, too: a name of the caller's choosing must not begin a line there.
@@ -65,8 +65,8 @@ impl Access {
             .into_iter()
             .any(|name| request.headers.bytes(name).is_some());
         if let Some(credential) = field("authorization") {
-            let (user, token, bearer) = parsed(credential).ok_or(Denied::Wrong)?;
-            let role = self.role_of(&token).ok_or(Denied::Wrong)?;
+            let (user, token, bearer) = parsed(credential).ok_or(DenialReason::Wrong)?;
+            let role = self.role_of(&token).ok_or(DenialReason::Wrong)?;
             let role = self.allowed(role);
             return Ok(Caller { role, name: from(&user), no_browser: bearer && !is_browser });
         }
@@ -81,7 +81,7 @@ impl Access {
         let anonymous = self.anonymous.or_else(|| (!self.authenticates()).then_some(Role::Read));
         match anonymous.filter(|_| is_local) {
             Some(role) => Ok(Caller { role, name: from("anonymous"), no_browser: false }),
-            None => Err(Denied::Missing),
+            None => Err(DenialReason::Missing),
         }
     }
 

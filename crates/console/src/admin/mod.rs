@@ -21,7 +21,7 @@ use polyrpc::{Address, Protocol, Result, Server};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
-use self::access::{Access, Denied};
+use self::access::{Access, DenialReason};
 use self::live::Live;
 use self::trials::Trials;
 use crate::console::Console;
@@ -281,9 +281,9 @@ impl Plane {
                     server.drain_connection(connection);
                 }
                 match denied {
-                    Denied::Wrong => self.delay_wrong(request.context.peer().to_string()).await,
+                    DenialReason::Wrong => self.delay_wrong(request.context.peer().to_string()).await,
                     // The connection begins to drain first, so that the answer says that it closes.
-                    Denied::Missing => tokio::task::yield_now().await,
+                    DenialReason::Missing => tokio::task::yield_now().await,
                 }
                 let reply = pages::failure(&page, 401, "A credential is needed.");
                 Ok(respond::response(reply.with("www-authenticate", CHALLENGE)))

@@ -71,7 +71,7 @@ const LETTERS: usize = 200;
 
 /// The answer of `/fleet/self`: [`OwnLook`] in the frame of all pages.
 #[derive(Deserialize)]
-struct Framed {
+struct FramedLook {
     version: u32,
     page: String,
     data: OwnLook,
@@ -117,7 +117,7 @@ pub(crate) struct OwnMethod {
 impl Look {
     /// Reads the answer of another console; `None` if it is not one.
     pub(super) fn parse(json: &str) -> Option<Self> {
-        let framed: Framed = serde_json::from_str(json).ok()?;
+        let framed: FramedLook = serde_json::from_str(json).ok()?;
         if framed.version != 1 || framed.page != "fleet-self" {
             return None;
         }

@@ -19,12 +19,12 @@ struct Status {
     servers: Vec<Server>,
     /// Methods of the calls of servers that have no methods of their own, such as a gateway's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    seen: Vec<Seen>,
+    seen: Vec<CalledMethod>,
 }
 
 /// A method that callers named.
 #[derive(Serialize)]
-struct Seen {
+struct CalledMethod {
     method: String,
     protocol: &'static str,
     started: u64,
@@ -37,7 +37,7 @@ struct Seen {
 /// Maximum number of methods that callers named, the most frequent ones.
 const MOST_SEEN: usize = 100;
 
-impl Seen {
+impl CalledMethod {
     fn list(stats: &[ServerStats]) -> Vec<Self> {
         let mut known: Vec<Metrics> = Vec::new();
         for server in stats.iter().filter(|stats| stats.services.is_empty()) {
@@ -150,7 +150,7 @@ impl Status {
             |name: &str| history.trend(name).map(|trend| trend.seconds().collect()).unwrap_or_default();
         Self {
             servers: stats.iter().map(|stats| Server::new(stats, &trend)).collect(),
-            seen: Seen::list(&stats),
+            seen: CalledMethod::list(&stats),
         }
     }
 }

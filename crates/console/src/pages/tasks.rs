@@ -11,7 +11,7 @@ use crate::console::State;
 use crate::html::Html;
 use crate::reply::Reply;
 use crate::request::PageRequest;
-use crate::stalls::{self, Stalled};
+use crate::stalls::{self, StallCounts};
 use crate::stats::micros;
 use crate::text::Text;
 use crate::time::Date;
@@ -116,8 +116,8 @@ impl Task {
 }
 
 impl StallRow {
-    fn new((name, stalled): (String, Stalled)) -> Self {
-        let Stalled { count, longest, last, thread } = stalled;
+    fn new((name, stalled): (String, StallCounts)) -> Self {
+        let StallCounts { count, longest, last, thread } = stalled;
         Self { name, count, longest: micros(longest), last: Date(last).to_string(), thread }
     }
 }

@@ -8,12 +8,12 @@ use super::registry;
 use super::value::SettingValue;
 
 /// A setting, read by the program and changed on `/flags`. It is listed for as long as it, or a clone of it, exists.
-pub struct Setting<T>(Arc<Stored<T>>);
+pub struct Setting<T>(Arc<StoredSetting<T>>);
 
 /// Definition of a [`Setting`]. See [`Setting::define`].
-pub struct Definition<T>(Stored<T>);
+pub struct Definition<T>(StoredSetting<T>);
 
-pub(super) struct Stored<T> {
+pub(super) struct StoredSetting<T> {
     facts: Facts,
     bits: AtomicU64,
     default: T,
@@ -30,7 +30,7 @@ impl<T: SettingValue> Setting<T> {
             place: Location::caller(),
             secret: false,
         };
-        Definition(Stored { facts, bits: AtomicU64::new(default.to_bits()), default, validate: None })
+        Definition(StoredSetting { facts, bits: AtomicU64::new(default.to_bits()), default, validate: None })
     }
 
     /// Returns the value.
@@ -70,7 +70,7 @@ impl<T: SettingValue> Definition<T> {
     }
 }
 
-impl<T: SettingValue> Stored<T> {
+impl<T: SettingValue> StoredSetting<T> {
     fn get(&self) -> T {
         T::from_bits(self.bits.load(Ordering::Relaxed))
     }
@@ -84,7 +84,7 @@ impl<T: SettingValue> Stored<T> {
     }
 }
 
-impl<T: SettingValue> AnySetting for Stored<T> {
+impl<T: SettingValue> AnySetting for StoredSetting<T> {
     fn facts(&self) -> &Facts {
         &self.facts
     }

@@ -69,16 +69,16 @@ thread_local! {
 
 /// Calls are recorded while this exists.
 #[derive(Debug)]
-pub(crate) struct Attached;
+pub(crate) struct CollectorGuard;
 
-impl Attached {
+impl CollectorGuard {
     pub(crate) fn new() -> Self {
         collector().consoles.fetch_add(1, Ordering::Relaxed);
         Self
     }
 }
 
-impl Drop for Attached {
+impl Drop for CollectorGuard {
     fn drop(&mut self) {
         collector().consoles.fetch_sub(1, Ordering::Relaxed);
     }

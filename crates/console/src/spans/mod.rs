@@ -16,7 +16,7 @@ mod collector;
 
 mod tree;
 
-pub(crate) use self::collector::{Attached, collector};
+pub(crate) use self::collector::{CollectorGuard, collector};
 pub(crate) use self::settings::rpcz_settings;
 pub(crate) use self::span::{Event, Failure, Span, What};
 pub(crate) use self::store::Search;

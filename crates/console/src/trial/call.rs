@@ -55,7 +55,7 @@ pub(crate) struct TrialResult {
 
 /// Received data of a call.
 #[derive(Debug, Default)]
-pub(super) struct Received {
+pub(super) struct ReceivedReply {
     pub(super) reply: String,
     pub(super) metadata: Vec<(String, String)>,
     pub(super) note: Option<&'static str>,
@@ -79,7 +79,10 @@ impl Trial {
     }
 
     /// Lets the server record the call and show it on `/rpcz`.
-    pub(super) async fn recorded(&self, call: impl Future<Output = Result<Received, Status>>) -> TrialResult {
+    pub(super) async fn recorded(
+        &self,
+        call: impl Future<Output = Result<ReceivedReply, Status>>,
+    ) -> TrialResult {
         let own = TraceParent::root(false);
         let scope = CallScope::default().with_trace(Trace::new(own).recorded());
         let began = Instant::now();
@@ -89,14 +92,14 @@ impl Trial {
             Ok(received) => (None, received),
             Err(status) => {
                 let metadata = shown(status.headers());
-                (Some(status.to_string()), Received { metadata, ..Received::default() })
+                (Some(status.to_string()), ReceivedReply { metadata, ..ReceivedReply::default() })
             }
         };
-        let Received { reply, metadata, note } = received;
+        let ReceivedReply { reply, metadata, note } = received;
         TrialResult { failure, reply, note, metadata, took, trace: format!("{:032x}", own.trace_id()) }
     }
 
-    async fn call(&self, server: &ObservedServer) -> Result<Received, Status> {
+    async fn call(&self, server: &ObservedServer) -> Result<ReceivedReply, Status> {
         let client = self.client(server)?;
         let message = Body::new(Format::Json(Json::default()), self.message.clone());
         let reply = client.call_raw(&self.target, message, self.options()).await?;
@@ -104,7 +107,7 @@ impl Trial {
         let end = text.floor_char_boundary(MAX_REPLY_LEN);
         let note = (end < text.len()).then_some("The reply is longer: this is its beginning.");
         let reply_text = text.get(..end).unwrap_or_default().to_owned();
-        Ok(Received { reply: reply_text, metadata: shown(&reply.metadata), note })
+        Ok(ReceivedReply { reply: reply_text, metadata: shown(&reply.metadata), note })
     }
 
     pub(super) fn client(&self, server: &ObservedServer) -> Result<Client, Status> {

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc::Sender;
 use tokio::time::timeout;
 
-use super::call::{Received, Trial, TrialResult, shown};
+use super::call::{ReceivedReply, Trial, TrialResult, shown};
 use crate::observed::ObservedServer;
 
 /// Maximum number of received messages.
@@ -29,7 +29,11 @@ impl Trial {
         .await
     }
 
-    async fn exchange(&self, server: &ObservedServer, lines: Sender<String>) -> Result<Received, Status> {
+    async fn exchange(
+        &self,
+        server: &ObservedServer,
+        lines: Sender<String>,
+    ) -> Result<ReceivedReply, Status> {
         let messages = self.messages()?;
         let client = self.client(server)?;
         // Streams of brpc are attached to a call, which has a message and a reply of its own.
@@ -71,7 +75,11 @@ fn format() -> Format {
 }
 
 /// Sends the messages and receives the others at the same time.
-async fn converse(call: RawCall, messages: Vec<String>, lines: Sender<String>) -> Result<Received, Status> {
+async fn converse(
+    call: RawCall,
+    messages: Vec<String>,
+    lines: Sender<String>,
+) -> Result<ReceivedReply, Status> {
     let (mut sender, mut receiver) = call.split();
     let sending = async move {
         for message in messages {
@@ -90,14 +98,14 @@ async fn converse(call: RawCall, messages: Vec<String>, lines: Sender<String>) -
             (count, bytes) = (count + 1, bytes + message.bytes.len());
             if count > MAX_MESSAGES || bytes > MAX_TOTAL_LEN {
                 let note = Some("There are more messages: the call was cancelled.");
-                return Ok(Received { metadata, note, ..Received::default() });
+                return Ok(ReceivedReply { metadata, note, ..ReceivedReply::default() });
             }
             let line = String::from_utf8_lossy(&message.bytes).replace(['\r', '\n'], " ");
             if lines.send(line).await.is_err() {
                 return Err(Status::cancelled("the messages are no longer read"));
             }
         }
-        Ok(Received { metadata, ..Received::default() })
+        Ok(ReceivedReply { metadata, ..ReceivedReply::default() })
     };
     tokio::select! {
         received = receiving => received,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::family::Sealed;
-use super::registry::{self, Observed};
+use super::registry::{self, Variable};
 use super::sharded::Sharded;
 use super::value::{Kind, Reading, Value};
 
@@ -62,7 +62,7 @@ impl Sum {
     }
 }
 
-impl Observed for Sum {
+impl Variable for Sum {
     fn read(&self, name: &str, readings: &mut Vec<Reading>) {
         readings.push(Reading::new(name, Kind::Gauge, Value::Integer(self.value())));
     }

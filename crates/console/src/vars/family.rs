@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::registry::{self, Observed};
+use super::registry::{self, Variable};
 use super::value::Reading;
 
 /// Variables of one name, distinguished by the values of labels: bvar's `MultiDimension`. Clones are the same family.
@@ -46,7 +46,7 @@ impl<V: Instrument, const N: usize> Family<V, N> {
     }
 }
 
-impl<V: Instrument, const N: usize> Observed for Members<V, N> {
+impl<V: Instrument, const N: usize> Variable for Members<V, N> {
     fn read(&self, name: &str, readings: &mut Vec<Reading>) {
         for (values, variable) in self.all.read().unwrap_or_else(PoisonError::into_inner).iter() {
             let first = readings.len();

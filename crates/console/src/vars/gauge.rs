@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::family::Sealed;
-use super::registry::{self, Observed};
+use super::registry::{self, Variable};
 use super::value::{Kind, Reading, Value};
 
 /// A number that goes up and down: bvar's `Status` and `PassiveStatus`. Clones are the same gauge.
@@ -60,7 +60,7 @@ impl Source {
     }
 }
 
-impl Observed for Source {
+impl Variable for Source {
     fn read(&self, name: &str, readings: &mut Vec<Reading>) {
         readings.push(Reading::new(name, Kind::Gauge, Value::Number(self.value())));
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::family::Sealed;
 use super::histogram::{Counts, Histogram};
-use super::registry::{self, Observed};
+use super::registry::{self, Variable};
 use super::sharded::Sharded;
 use super::value::{Kind, Reading, Value};
 use super::windows::USUAL;
@@ -54,7 +54,7 @@ impl Recorder {
     }
 }
 
-impl Observed for Recorder {
+impl Variable for Recorder {
     fn read(&self, name: &str, readings: &mut Vec<Reading>) {
         let now = self.now();
         let (recent, seconds) = {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::family::Sealed;
-use super::registry::{self, Observed};
+use super::registry::{self, Variable};
 use super::value::{Kind, Reading, Value};
 
 /// The largest number recorded: bvar's `Maxer`. Clones share their state.
@@ -64,7 +64,7 @@ fn shown(value: i64) -> i64 {
     if value == NONE { 0 } else { value }
 }
 
-impl Observed for Largest {
+impl Variable for Largest {
     fn read(&self, name: &str, readings: &mut Vec<Reading>) {
         let value = shown(self.ever.load(Ordering::Relaxed));
         readings.push(Reading::new(name, Kind::Gauge, Value::Integer(value)));

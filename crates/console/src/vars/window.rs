@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use super::counter::Counter;
 use super::max::Max;
-use super::registry::{self, Observed};
+use super::registry::{self, Variable};
 use super::value::{Kind, Reading, Value};
 use super::windows::{LONGEST, USUAL};
 
@@ -66,7 +66,7 @@ impl Window {
     }
 }
 
-impl Observed for WindowOf {
+impl Variable for WindowOf {
     fn read(&self, name: &str, readings: &mut Vec<Reading>) {
         readings.push(Reading::new(name, Kind::Gauge, Value::Integer(self.variable.over(self.seconds))));
     }
@@ -106,7 +106,7 @@ impl RateOf {
     }
 }
 
-impl Observed for RateOf {
+impl Variable for RateOf {
     fn read(&self, name: &str, readings: &mut Vec<Reading>) {
         readings.push(Reading::new(name, Kind::Gauge, Value::Number(self.value())));
     }

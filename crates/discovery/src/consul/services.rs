@@ -22,14 +22,14 @@ use crate::watch::{self, WatchSource};
 #[derive(Debug)]
 pub struct Services {
     consul: Consul,
-    written: Written,
+    written: InstanceFormat,
     /// Entries that were registered here, by id.
     entered: Mutex<HashMap<String, Advertisement>>,
 }
 
 /// Format of an instance.
 #[derive(Debug, Clone, Copy)]
-enum Written {
+enum InstanceFormat {
     /// Address, port, weight and metadata in Consul's own fields.
     Plainly,
     /// `network@host:port` as the address, and the attributes as the only tag.
@@ -38,14 +38,14 @@ enum Written {
 
 impl Services {
     pub(super) fn new(consul: Consul) -> Self {
-        Self { consul, written: Written::Plainly, entered: Mutex::default() }
+        Self { consul, written: InstanceFormat::Plainly, entered: Mutex::default() }
     }
 
     /// Registers instances in the format of rpcx 1 (v1.1, `serverplugin/consul.go`), for its clients. Discovery
     /// understands both formats.
     #[must_use]
     pub fn legacy_rpcx_format(mut self) -> Self {
-        self.written = Written::LegacyRpcx;
+        self.written = InstanceFormat::LegacyRpcx;
         self
     }
 
@@ -109,8 +109,8 @@ impl Services {
 
     fn wanted<'a>(&self, entry: &'a Advertisement, id: &'a str) -> Result<Registration<'a>, Status> {
         match self.written {
-            Written::Plainly => unnamed_registration(entry, id),
-            Written::LegacyRpcx => Ok(legacy_rpcx_format(entry, id)),
+            InstanceFormat::Plainly => unnamed_registration(entry, id),
+            InstanceFormat::LegacyRpcx => Ok(legacy_rpcx_format(entry, id)),
         }
     }
 

@@ -190,7 +190,7 @@ impl Reply {
             return self.answer.json(endpoint_of);
         }
         self.granted(endpoint_of)?;
-        let Wrapped { data } = self.answer.json(endpoint_of)?;
+        let DataEnvelope { data } = self.answer.json(endpoint_of)?;
         Ok(List { hosts: data, cache_millis: None })
     }
 
@@ -221,7 +221,7 @@ struct CodedReply {
 }
 
 #[derive(Debug, Deserialize)]
-struct Wrapped {
+struct DataEnvelope {
     #[serde(default)]
     data: LenientList<Host>,
 }

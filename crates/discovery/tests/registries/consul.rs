@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::fake::{Asked, Fake, Program, Reply, entry, free_port, next, next_set, until};
+use crate::fake::{Fake, FakeRequest, Program, Reply, entry, free_port, next, next_set, until};
 use futures_util::future::join_all;
 use polyrpc::Code;
 use polyrpc::discovery::Discover;
@@ -50,7 +50,7 @@ impl Agent {
         .await
     }
 
-    async fn answer(&self, asked: Asked) -> Reply {
+    async fn answer(&self, asked: FakeRequest) -> Reply {
         if let Some(path) = asked.path.strip_prefix("/v1/kv/") {
             let path = percent_decoded(path);
             return match &*asked.method {
@@ -119,7 +119,7 @@ impl Agent {
         result
     }
 
-    async fn wait(&self, asked: &Asked) {
+    async fn wait(&self, asked: &FakeRequest) {
         let Some(index) = asked.query.value("index") else { return };
         let known: u64 = index.parse().unwrap();
         let mut news = self.index.subscribe();
@@ -140,7 +140,7 @@ impl Agent {
         Reply::Whole(status, self.headers(), Value::from(pairs).to_string())
     }
 
-    fn write(&self, key: String, asked: &Asked) -> Reply {
+    fn write(&self, key: String, asked: &FakeRequest) -> Reply {
         let flags = asked.query.value("flags").unwrap_or_default().to_owned();
         let session = asked.query.value("acquire").map(str::to_owned);
         let mut state = self.state.lock().unwrap();
@@ -159,7 +159,7 @@ impl Agent {
         Reply::json("true")
     }
 
-    fn open(&self, asked: &Asked) -> Reply {
+    fn open(&self, asked: &FakeRequest) -> Reply {
         let wanted: Value = serde_json::from_slice(&asked.body).unwrap();
         assert_eq!((&wanted["Behavior"], &wanted["LockDelay"]), (&json!("delete"), &json!("1ms")));
         assert_eq!(wanted["TTL"], "10s");

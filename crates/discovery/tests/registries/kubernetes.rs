@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::fake::{Asked, Fake, Reply, next, next_set, until};
+use crate::fake::{Fake, FakeRequest, Reply, next, next_set, until};
 use futures_util::future::join_all;
 use polyrpc::Code;
 use polyrpc::discovery::{Discover, InstanceStream};
@@ -37,7 +37,7 @@ impl Api {
         .await
     }
 
-    fn answer(&self, asked: &Asked) -> Reply {
+    fn answer(&self, asked: &FakeRequest) -> Reply {
         assert_eq!(asked.line(), "GET /apis/discovery.k8s.io/v1/namespaces/shop/endpointslices");
         assert_eq!(asked.query.value("labelSelector"), Some("kubernetes.io/service-name=echo"));
         let state = &mut *self.0.lock().unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::fake::{Asked, Fake, Program, Reply, entry, free_port, next, next_set, until};
+use crate::fake::{Fake, FakeRequest, Program, Reply, entry, free_port, next, next_set, until};
 use futures_util::future::join_all;
 use polyrpc::Code;
 use polyrpc::discovery::{Attributes, Discover, Registrar};
@@ -48,7 +48,7 @@ impl Server {
         .await
     }
 
-    fn answer(&self, asked: &Asked) -> Reply {
+    fn answer(&self, asked: &FakeRequest) -> Reply {
         let state = &mut *self.0.lock().unwrap();
         let (line, newer) = (asked.line(), state.newer);
         let (login, instance) = match newer {
@@ -77,7 +77,7 @@ impl Server {
 }
 
 impl State {
-    fn log_in(&mut self, asked: &Asked) -> Reply {
+    fn log_in(&mut self, asked: &FakeRequest) -> Reply {
         assert_eq!(asked.header("content-type"), Some("application/x-www-form-urlencoded"));
         if asked.body != b"password=p%26p&username=u" {
             return Reply::status(403, "unknown user!");

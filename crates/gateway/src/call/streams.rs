@@ -187,7 +187,8 @@ pub(super) async fn attached(mut decision: Box<Decision>, mut call: RawRequest) 
     let streams: Vec<_> = call.accept_streams(options)?.into_iter().zip(calls).collect();
     let (decision, watch) = (Arc::<Decision>::from(decision), Arc::new(watch.attached(streams.len())));
     for (stream, call) in streams {
-        let forwarded = Forwarded { decision: decision.clone(), is_unread: true, record: record.clone() };
+        let forwarded =
+            StreamForwarder { decision: decision.clone(), is_unread: true, record: record.clone() };
         let (onward, back) = call.split();
         tokio::spawn(forward(forwarded, watch.clone(), stream, (Some(onward), back)));
     }
@@ -228,7 +229,7 @@ pub(super) async fn from_attached(
     let format = decision.from;
     let onward = if shape.client_streaming { Some(onward) } else { finished(onward).await };
     if let Some(stream) = call.accept_streams(StreamOptions::default())?.pop() {
-        let forwarded = Forwarded { decision: decision.into(), is_unread: false, record };
+        let forwarded = StreamForwarder { decision: decision.into(), is_unread: false, record };
         tokio::spawn(forward(forwarded, Arc::new(watch.attached(1)), stream, (onward, back)));
     }
     let mut answer = RawResponse::message(Bytes::new());
@@ -244,7 +245,7 @@ async fn finished(onward: RawSender) -> Option<RawSender> {
 
 /// Forwards an attached stream and counts its outcome. The caller only sees that it ended; a failure is logged.
 async fn forward(
-    forwarded: Forwarded,
+    forwarded: StreamForwarder,
     watch: Arc<AttachedWatch>,
     stream: (Streaming<Bytes>, Sender<Bytes>),
     call: (Option<RawSender>, RawReceiver),
@@ -255,7 +256,7 @@ async fn forward(
 }
 
 /// Forwards the messages of an attached stream.
-struct Forwarded {
+struct StreamForwarder {
     decision: Arc<Decision>,
     /// Whether messages are forwarded without decoding: the upstream has an attached stream too, and their types are
     /// not declared.
@@ -264,7 +265,7 @@ struct Forwarded {
     record: Option<OpenCall>,
 }
 
-impl StreamTranslation for Forwarded {
+impl StreamTranslation for StreamForwarder {
     fn request(&self, bytes: Bytes) -> Result<Bytes> {
         if let Some(record) = &self.record {
             record.request(&bytes);

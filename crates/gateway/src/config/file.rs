@@ -45,7 +45,7 @@ pub(crate) struct Listen {
     pub(crate) address: String,
     /// Empty means all.
     #[serde(default)]
-    pub(crate) protocols: Vec<Spoken>,
+    pub(crate) protocols: Vec<ProtocolName>,
     pub(crate) tls: Option<ServerTls>,
     /// Callers must send one of these.
     #[serde(default)]
@@ -404,9 +404,9 @@ pub(crate) struct Limits {
 
 /// A protocol by its name.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Spoken(Protocol);
+pub(crate) struct ProtocolName(Protocol);
 
-impl<'de> Deserialize<'de> for Spoken {
+impl<'de> Deserialize<'de> for ProtocolName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
         let wanted = name.replace('-', "_");

@@ -9,12 +9,12 @@ use std::time::Instant;
 pub(super) struct Budget {
     most_copies: usize,
     most_bytes: usize,
-    used: Arc<Used>,
+    used: Arc<Usage>,
     rate: Mutex<Rate>,
 }
 
 #[derive(Debug, Default)]
-struct Used {
+struct Usage {
     copies: AtomicUsize,
     bytes: AtomicUsize,
 }
@@ -29,12 +29,12 @@ struct Rate {
 
 /// A limit is reached.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refused;
+pub(super) struct LimitReached;
 
 /// The share of the budget that a copy uses, returned when this is dropped.
 #[derive(Debug)]
 pub(super) struct Permit {
-    used: Arc<Used>,
+    used: Arc<Usage>,
     bytes: usize,
     most_bytes: usize,
 }
@@ -47,25 +47,25 @@ impl Budget {
     }
 
     /// Reserves the share of a copy.
-    pub(super) fn take(&self, bytes: usize, now: Instant) -> Result<Permit, Refused> {
+    pub(super) fn take(&self, bytes: usize, now: Instant) -> Result<Permit, LimitReached> {
         let used = &self.used;
         let add = |count| (count < self.most_copies).then_some(count + 1);
-        used.copies.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map_err(|_| Refused)?;
+        used.copies.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map_err(|_| LimitReached)?;
         // Dropping it returns what was reserved so far.
         let mut permit = Permit { used: used.clone(), bytes: 0, most_bytes: self.most_bytes };
         permit.grow(bytes)?;
         match self.rate.lock().unwrap_or_else(PoisonError::into_inner).take(now) {
             true => Ok(permit),
-            false => Err(Refused),
+            false => Err(LimitReached),
         }
     }
 }
 
 impl Permit {
     /// Adds bytes to the share.
-    pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Refused> {
+    pub(super) fn grow(&mut self, bytes: usize) -> Result<(), LimitReached> {
         let add = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.most_bytes);
-        self.used.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map_err(|_| Refused)?;
+        self.used.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map_err(|_| LimitReached)?;
         self.bytes += bytes;
         Ok(())
     }
@@ -102,10 +102,10 @@ mod tests {
         let now = Instant::now();
         let budget = Budget::new(2, 100, 1_000_000);
         let first = budget.take(60, now).unwrap();
-        assert_eq!(budget.take(41, now).unwrap_err(), Refused);
+        assert_eq!(budget.take(41, now).unwrap_err(), LimitReached);
         let mut second = budget.take(40, now).unwrap();
-        assert_eq!(second.grow(1), Err(Refused));
-        assert_eq!(budget.take(0, now).unwrap_err(), Refused, "two are in flight");
+        assert_eq!(second.grow(1), Err(LimitReached));
+        assert_eq!(budget.take(0, now).unwrap_err(), LimitReached, "two are in flight");
         drop(first);
         second.grow(60).unwrap();
         drop(second);

@@ -10,7 +10,7 @@ use polyrpc::codec::Body;
 use polyrpc_core::protocol::MetadataSupport;
 
 use super::comparison::{self, Answer, Outcome};
-use super::{Admitted, MARK, Mirror, Shared, budget};
+use super::{CopyPermit, MARK, Mirror, Shared, budget};
 use crate::pairs::Pair;
 use crate::upstream::Upstream;
 
@@ -53,8 +53,14 @@ struct Parts {
 }
 
 impl CallCopy {
-    pub(crate) fn new(admitted: Admitted, method: String, body: &Body, candidate: Leg, second: Leg) -> Self {
-        let Admitted { mirror, permit } = admitted;
+    pub(crate) fn new(
+        admitted: CopyPermit,
+        method: String,
+        body: &Body,
+        candidate: Leg,
+        second: Leg,
+    ) -> Self {
+        let CopyPermit { mirror, permit } = admitted;
         let body = Body { bytes: unpinned(&body.bytes), ..body.clone() };
         let (candidate, second) = (candidate.marked(), second.marked());
         Self { mirror, permit, method, body, candidate, second }

@@ -20,7 +20,7 @@ use polyrpc::Metadata;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use self::budget::{Budget, Refused};
+use self::budget::{Budget, LimitReached};
 use self::copy::Job;
 use self::pause::Pause;
 use crate::compare::{Findings, Rules, Samples};
@@ -135,15 +135,15 @@ impl Mirror {
     }
 
     /// Admits a copy of a request with this many bytes, unless a limit is reached.
-    pub(crate) fn admit(self: &Arc<Self>, bytes: usize) -> Option<Admitted> {
+    pub(crate) fn admit(self: &Arc<Self>, bytes: usize) -> Option<CopyPermit> {
         let counts = &self.shared.counts;
         if self.shared.pause.is_paused(Instant::now()) {
             counts.paused.add();
             return None;
         }
         match self.budget.take(bytes, Instant::now()) {
-            Ok(permit) => Some(Admitted { mirror: self.clone(), permit }),
-            Err(Refused) => {
+            Ok(permit) => Some(CopyPermit { mirror: self.clone(), permit }),
+            Err(LimitReached) => {
                 counts.dropped.add();
                 None
             }
@@ -181,7 +181,7 @@ impl Mirror {
 
 /// Permit for a copy within all limits.
 #[derive(Debug)]
-pub(crate) struct Admitted {
+pub(crate) struct CopyPermit {
     mirror: Arc<Mirror>,
     permit: budget::Permit,
 }

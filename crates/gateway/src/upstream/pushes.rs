@@ -6,10 +6,10 @@ use polyrpc_core::Push;
 
 /// Counts messages that servers push (rpcx). They belong to no call, so there is no caller to forward them to.
 #[derive(Debug, Clone)]
-pub(super) struct DroppedPushes(Arc<Dropped>);
+pub(super) struct DroppedPushes(Arc<DropCounter>);
 
 #[derive(Debug)]
-struct Dropped {
+struct DropCounter {
     upstream: String,
     count: Counter,
     is_logged: AtomicBool,
@@ -17,12 +17,16 @@ struct Dropped {
 
 impl DroppedPushes {
     pub(super) fn new(upstream: &str, count: Counter) -> Self {
-        Self(Arc::new(Dropped { upstream: upstream.to_owned(), count, is_logged: AtomicBool::new(false) }))
+        Self(Arc::new(DropCounter {
+            upstream: upstream.to_owned(),
+            count,
+            is_logged: AtomicBool::new(false),
+        }))
     }
 
     /// Counts a message and logs the first one.
     pub(super) fn count(&self, push: &Push) {
-        let Dropped { upstream, count, is_logged } = &*self.0;
+        let DropCounter { upstream, count, is_logged } = &*self.0;
         count.add(1);
         if !is_logged.swap(true, Ordering::Relaxed) {
             let (service, method) = (&push.service, &push.method);

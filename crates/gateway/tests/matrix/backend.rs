@@ -9,13 +9,13 @@ use polyrpc::{Bytes, Result, Server, Status, Streaming};
 
 /// What came with the last call.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedFields {
     pub(crate) has_deadline: bool,
     pub(crate) tenant: Option<String>,
     pub(crate) authorization: Option<String>,
 }
 
-impl Seen {
+impl ReceivedFields {
     fn new(call: &RawRequest) -> Self {
         let text = |key| call.metadata().get(key).map(str::to_owned);
         Self {
@@ -28,12 +28,12 @@ impl Seen {
 
 pub(crate) struct Backend {
     handle: ServerHandle,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<ReceivedFields>>,
 }
 
 impl Backend {
     pub(crate) async fn start() -> Self {
-        let seen = Arc::<Mutex<Seen>>::default();
+        let seen = Arc::<Mutex<ReceivedFields>>::default();
         let remembered = seen.clone();
         let server = Server::new()
             .function("Echo", |text: String| async move { text })
@@ -47,7 +47,7 @@ impl Backend {
     }
 
     /// Returns what came with the last call, and forgets it.
-    pub(crate) fn seen(&self) -> Seen {
+    pub(crate) fn seen(&self) -> ReceivedFields {
         std::mem::take(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -62,8 +62,8 @@ async fn count(body: Bytes, sender: Sender<Bytes>) {
     let _ = sender.close().await;
 }
 
-async fn answer(mut call: RawRequest, seen: Arc<Mutex<Seen>>) -> Result<RawResponse> {
-    *seen.lock().unwrap_or_else(PoisonError::into_inner) = Seen::new(&call);
+async fn answer(mut call: RawRequest, seen: Arc<Mutex<ReceivedFields>>) -> Result<RawResponse> {
+    *seen.lock().unwrap_or_else(PoisonError::into_inner) = ReceivedFields::new(&call);
     // fb_rpc has only numbers: that of Fail is 1.
     if matches!(call.method(), "Fail" | "#1") {
         return Err(Status::not_found("no such text").into());

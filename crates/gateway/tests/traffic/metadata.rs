@@ -11,11 +11,11 @@ use polyrpc_gateway::{Config, Gateway};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-type Seen = Arc<Mutex<Metadata>>;
+type SharedMetadata = Arc<Mutex<Metadata>>;
 
 /// A server that answers with an empty message and this metadata, and the metadata that it was sent last.
-async fn server(answer: Metadata) -> (ServerHandle, Seen) {
-    let seen = Seen::default();
+async fn server(answer: Metadata) -> (ServerHandle, SharedMetadata) {
+    let seen = SharedMetadata::default();
     let noted = seen.clone();
     let server = Server::new().fallback(move |mut call: RawRequest| {
         let (noted, metadata) = (noted.clone(), answer.clone());

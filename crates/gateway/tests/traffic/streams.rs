@@ -204,16 +204,16 @@ async fn streams_that_fail_are_counted_and_make_the_route_fall_back() {
 }
 
 /// Counts a conversation of the upstream that has ended.
-struct Ended(Arc<AtomicUsize>);
+struct EndCounter(Arc<AtomicUsize>);
 
-impl Drop for Ended {
+impl Drop for EndCounter {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 /// Returns every request, and breaks after the one that is [`BREAK`].
-async fn echo(mut messages: Streaming<Bytes>, sender: &Sender<Bytes>, _ended: Ended) -> Result<()> {
+async fn echo(mut messages: Streaming<Bytes>, sender: &Sender<Bytes>, _ended: EndCounter) -> Result<()> {
     while let Some(message) = messages.message().await? {
         sender.send(message.clone()).await?;
         if message == BREAK {
@@ -231,12 +231,12 @@ async fn echoes() -> (polyrpc::server::ServerHandle, Arc<AtomicUsize>) {
         let counted = counted.clone();
         async move {
             if call.is_streamed() {
-                let (messages, ended) = (call.messages(), Ended(counted));
+                let (messages, ended) = (call.messages(), EndCounter(counted));
                 let answers = |sender| async move { echo(messages, &sender, ended).await };
                 return Ok(RawResponse::messages(Streaming::produce(answers)));
             }
             for (messages, sender) in call.accept_streams(StreamOptions::default())? {
-                let ended = Ended(counted.clone());
+                let ended = EndCounter(counted.clone());
                 tokio::spawn(async move {
                     if let Err(failure) = echo(messages, &sender, ended).await {
                         sender.fail(failure).await;
@@ -360,7 +360,7 @@ async fn topic_of_a_protocol_without_topics_is_refused_when_it_is_checked() {
 
 /// What streams to readers that first read nothing make the gateway hold.
 #[derive(Debug)]
-struct Stalled {
+struct StalledStreams {
     /// What the server could send meanwhile, in bytes.
     sent: u64,
     /// What the gateway held of its budget, in bytes.
@@ -369,7 +369,7 @@ struct Stalled {
 
 /// Opens streams of this many mebibytes each through a gateway with this name and a budget of 4 MiB, and reads them once
 /// all are stalled.
-async fn stalled(name: &str, streams: usize, mebibytes: u64) -> Stalled {
+async fn stalled(name: &str, streams: usize, mebibytes: u64) -> StalledStreams {
     let sent = Arc::new(AtomicU64::new(0));
     let counted = sent.clone();
     let messages = move || {
@@ -403,7 +403,7 @@ async fn stalled(name: &str, streams: usize, mebibytes: u64) -> Stalled {
         quiet = if now == before && now > 0 { quiet + 1 } else { 0 };
         before = now;
     }
-    let stalled = Stalled { sent: sent.load(Ordering::Relaxed), held: held(&gateway, name).await };
+    let stalled = StalledStreams { sent: sent.load(Ordering::Relaxed), held: held(&gateway, name).await };
     let mut readers = tokio::task::JoinSet::new();
     for mut call in calls {
         readers.spawn(async move {

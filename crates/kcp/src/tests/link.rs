@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
-use crate::{Algorithm, Cipher, Config, Ended, Millis, Session, Settings, Shards, Tuning};
+use crate::{Algorithm, Cipher, Config, EndReason, Millis, Session, Settings, Shards, Tuning};
 
 /// Two sessions connected by a link with reproducible faults.
 pub(super) struct Pair {
@@ -282,7 +282,7 @@ fn conversation_ends_when_the_peer_is_gone() {
     pair.faults.loses = 100;
     let begin = pair.now;
     pair.run(|pair| pair.sides.iter().all(|side| side.session.ended().is_some()));
-    assert!(pair.sides.iter().all(|side| side.session.ended() == Some(Ended::Silent)));
+    assert!(pair.sides.iter().all(|side| side.session.ended() == Some(EndReason::Silent)));
     assert!((10_000..=61_000).contains(&pair.now.since(begin)));
 }
 
@@ -294,7 +294,7 @@ fn client_gives_up_a_server_that_acknowledges_nothing_within_five_seconds() {
         pair.faults.loses = 100;
         pair.write(0, b"hello");
         pair.run(|pair| pair.sides[0].session.ended().is_some());
-        assert_eq!(pair.sides[0].session.ended(), Some(Ended::Unanswered));
+        assert_eq!(pair.sides[0].session.ended(), Some(EndReason::Unanswered));
         // Sooner if retransmissions follow each other so fast that there were twenty of them.
         assert!((3000..=5100).contains(&pair.now.since(begin)), "{} ms", pair.now.since(begin));
     }
@@ -313,7 +313,7 @@ fn client_that_waits_for_a_reply_probes_the_server_and_gives_it_up() {
         let begin = pair.now;
         pair.faults.loses = 100;
         pair.run(|pair| pair.sides[0].session.ended().is_some());
-        assert_eq!(pair.sides[0].session.ended(), Some(Ended::Unanswered));
+        assert_eq!(pair.sides[0].session.ended(), Some(EndReason::Unanswered));
         assert!((2400..=5100).contains(&pair.now.since(begin)), "{} ms", pair.now.since(begin));
     }
 }
@@ -361,13 +361,13 @@ fn closed_conversation_ends_on_both_sides_once_everything_was_read() {
                 let read = pair.sides[1 - closer].read.len();
                 assert_eq!(
                     pair.sides[1 - closer].session.ended(),
-                    Some(Ended::ClosedByPeer),
+                    Some(EndReason::ClosedByPeer),
                     "closed by {closer} with a loss of {loses} %: {config:?}"
                 );
                 assert!(pair.sides[1 - closer].read == last[..written], "{read} of {written} bytes");
                 let closed = pair.now;
                 pair.run(|pair| pair.sides[closer].session.ended().is_some());
-                assert_eq!(pair.sides[closer].session.ended(), Some(Ended::Closed));
+                assert_eq!(pair.sides[closer].session.ended(), Some(EndReason::Closed));
                 if loses == 0 {
                     assert!(pair.now.since(closed) <= 20, "{} ms", pair.now.since(closed));
                 }
@@ -412,7 +412,7 @@ fn refusal_ends_the_conversation_and_is_at_most_as_long_as_its_cause() {
         let refusal = settings.open(&mut refusal).unwrap();
         assert!(!refusal.wants_answer(), "a refusal is not refused");
         pair.sides[0].session.handle(pair.now, refusal);
-        assert_eq!(pair.sides[0].session.ended(), Some(Ended::Unknown));
+        assert_eq!(pair.sides[0].session.ended(), Some(EndReason::Unknown));
     }
 }
 
@@ -437,7 +437,7 @@ fn silent_peer_is_kept_if_monitoring_is_off() {
         let begin = pair.now;
         pair.faults.loses = 100;
         pair.run(|pair| pair.sides[1].session.ended().is_some());
-        assert_eq!(pair.sides[1].session.ended(), Some(Ended::Silent));
+        assert_eq!(pair.sides[1].session.ended(), Some(EndReason::Silent));
         assert!((560_000..=601_000).contains(&pair.now.since(begin)), "{}", pair.now.since(begin));
     }
 }
@@ -457,7 +457,7 @@ fn silent_unmonitored_conversation_can_be_evicted_after_a_minute() {
     pair.run(|pair| pair.now.since(begin) > 61_000);
     let now = pair.now;
     assert!(pair.sides[1].session.give_up(now));
-    assert_eq!(pair.sides[1].session.ended(), Some(Ended::Silent));
+    assert_eq!(pair.sides[1].session.ended(), Some(EndReason::Silent));
 }
 
 #[test]
@@ -468,7 +468,7 @@ fn bytes_written_before_close_are_delivered() {
     assert_eq!(written, farewell.len());
     pair.sides[0].session.close(pair.now);
     pair.run(|pair| pair.sides[0].session.ended().is_some());
-    assert_eq!(pair.sides[0].session.ended(), Some(Ended::Closed));
+    assert_eq!(pair.sides[0].session.ended(), Some(EndReason::Closed));
     assert!(pair.sides[1].read == farewell);
 }
 

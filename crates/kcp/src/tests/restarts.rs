@@ -2,7 +2,7 @@
 
 use super::link::{Faults, Pair, connected, kinds, text};
 use crate::segment::{Command, KNOWS_ENDS, Segment};
-use crate::{Config, Ended, Millis, Tuning};
+use crate::{Config, EndReason, Millis, Tuning};
 
 /// A client whose first request was acknowledged, but not answered, by a server that is then restarted.
 fn restarted(config: Config, knows_ends: bool) -> Pair {
@@ -27,8 +27,8 @@ fn restarted_server_refuses_a_conversation_whose_start_was_acknowledged_by_its_p
         let mut pair = restarted(config.clone(), true);
         let begin = pair.now;
         pair.run(|pair| pair.sides[0].session.ended().is_some());
-        assert_eq!(pair.sides[0].session.ended(), Some(Ended::Unknown), "{config:?}");
-        assert_eq!(pair.sides[1].session.ended(), Some(Ended::StartMissing));
+        assert_eq!(pair.sides[0].session.ended(), Some(EndReason::Unknown), "{config:?}");
+        assert_eq!(pair.sides[1].session.ended(), Some(EndReason::StartMissing));
         // The request, a probe, its answer, the end: 5 ms each.
         assert!(pair.now.since(begin) <= 21, "{} ms", pair.now.since(begin));
     }
@@ -41,7 +41,7 @@ fn client_that_waits_for_a_reply_learns_of_the_restart_if_the_probe_is_lost() {
     pair.sides[0].session.expect_replies(begin, true);
     pair.lose(1, 1);
     pair.run(|pair| pair.sides[0].session.ended().is_some());
-    assert_eq!(pair.sides[0].session.ended(), Some(Ended::Unknown));
+    assert_eq!(pair.sides[0].session.ended(), Some(EndReason::Unknown));
     // The request is repeated once, and half of the time for which the server may be silent passes.
     assert!(pair.now.since(begin) <= 2700, "{} ms", pair.now.since(begin));
 }
@@ -132,7 +132,7 @@ fn exiting_server_does_not_wait_once_a_client_that_knows_no_ends_has_everything(
             pair.run(|pair| pair.sides[1].session.is_settled());
             let settled = pair.now;
             pair.run(|pair| pair.sides[1].session.ended().is_some());
-            assert_eq!(pair.sides[1].session.ended(), Some(Ended::Closed));
+            assert_eq!(pair.sides[1].session.ended(), Some(EndReason::Closed));
             assert!(pair.sides[0].read == last, "{} bytes", pair.sides[0].read.len());
             match is_exiting {
                 true => assert_eq!(pair.now, settled),

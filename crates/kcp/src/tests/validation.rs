@@ -6,10 +6,10 @@ use bytes::BytesMut;
 
 use super::link::{Faults, Pair, text};
 use crate::segment::{Command, Segment};
-use crate::{Algorithm, Cipher, Config, Ended, Millis, Session, Settings, Shards, Tuning};
+use crate::{Algorithm, Cipher, Config, EndReason, Millis, Session, Settings, Shards, Tuning};
 
 /// A session started by a peer with possibly forged datagrams, and the datagrams sent to the peer.
-struct Accepted {
+struct AcceptedSession {
     settings: Arc<Settings>,
     session: Session,
     now: Millis,
@@ -17,7 +17,7 @@ struct Accepted {
     sent: Vec<Vec<u8>>,
 }
 
-impl Accepted {
+impl AcceptedSession {
     fn new(config: Config) -> Self {
         let settings = Arc::new(Settings::new(config).unwrap());
         let session = Session::accept(settings.clone(), 7, [9; 32], Millis(0));
@@ -111,7 +111,7 @@ fn forged_address_is_sent_at_most_three_times_what_came_from_it() {
     for config in kinds() {
         for request in [1, 18, 200, 5000] {
             for reply in [0, 1, 60, 100_000] {
-                let mut accepted = Accepted::new(config.clone());
+                let mut accepted = AcceptedSession::new(config.clone());
                 accepted.request(request);
                 accepted.reply(reply);
                 accepted.run();
@@ -128,7 +128,7 @@ fn forged_address_is_sent_at_most_three_times_what_came_from_it() {
 
 #[test]
 fn retransmissions_and_probes_count_towards_the_amplification_limit() {
-    let mut accepted = Accepted::new(Config { tuning: Tuning::fast(), ..Config::default() });
+    let mut accepted = AcceptedSession::new(Config { tuning: Tuning::fast(), ..Config::default() });
     accepted.request(18);
     accepted.reply(100_000);
     for _ in 0..100 {
@@ -144,11 +144,11 @@ fn retransmissions_and_probes_count_towards_the_amplification_limit() {
 
 #[test]
 fn forged_conversation_ends_after_five_seconds() {
-    let mut accepted = Accepted::new(Config::default());
+    let mut accepted = AcceptedSession::new(Config::default());
     accepted.request(100);
     accepted.reply(100);
     accepted.run();
-    assert_eq!(accepted.session.ended(), Some(Ended::Silent));
+    assert_eq!(accepted.session.ended(), Some(EndReason::Silent));
     assert!(accepted.now.since(Millis(0)) <= 5000);
 }
 
@@ -161,7 +161,7 @@ fn guessable_values_do_not_validate_an_address() {
         Segment { command: Command::Ask, ..acknowledgement(0, Millis(0)) },
         acknowledgement(0, Millis(5)),
     ] {
-        let mut accepted = Accepted::new(Config { tuning: Tuning::fast(), ..Config::default() });
+        let mut accepted = AcceptedSession::new(Config { tuning: Tuning::fast(), ..Config::default() });
         accepted.now = Millis(5);
         accepted.request(18);
         accepted.reply(100_000);
@@ -174,7 +174,7 @@ fn guessable_values_do_not_validate_an_address() {
 
 #[test]
 fn acknowledgement_with_the_time_of_a_sent_segment_validates_the_address() {
-    let mut accepted = Accepted::new(Config { tuning: Tuning::fast(), ..Config::default() });
+    let mut accepted = AcceptedSession::new(Config { tuning: Tuning::fast(), ..Config::default() });
     accepted.request(200);
     accepted.reply(10_000);
     let (sn, ts) = accepted.pushed().first().map(|first| (first.sn, first.ts)).unwrap();
@@ -187,7 +187,7 @@ fn acknowledgement_with_the_time_of_a_sent_segment_validates_the_address() {
 
 #[test]
 fn correct_timestamp_after_wrong_guesses_does_not_validate() {
-    let mut accepted = Accepted::new(Config { tuning: Tuning::fast(), ..Config::default() });
+    let mut accepted = AcceptedSession::new(Config { tuning: Tuning::fast(), ..Config::default() });
     accepted.request(200);
     accepted.reply(10_000);
     let (sn, ts) = accepted.pushed().first().map(|first| (first.sn, first.ts)).unwrap();
@@ -201,7 +201,7 @@ fn correct_timestamp_after_wrong_guesses_does_not_validate() {
 #[test]
 fn timestamps_of_two_conversations_are_unrelated() {
     let first_time = |seed: u8| {
-        let mut accepted = Accepted::new(Config::default());
+        let mut accepted = AcceptedSession::new(Config::default());
         accepted.session = Session::accept(accepted.settings.clone(), 7, [seed; 32], Millis(0));
         accepted.request(200);
         accepted.reply(10);
@@ -212,7 +212,7 @@ fn timestamps_of_two_conversations_are_unrelated() {
 
 #[test]
 fn unvalidated_peer_fills_at_most_a_window_of_32_segments_twice() {
-    let mut accepted = Accepted::new(Config::default());
+    let mut accepted = AcceptedSession::new(Config::default());
     let data = [1; 1000];
     for sn in 0..200 {
         let push = Segment { command: Command::Push, data: &data, ..acknowledgement(sn, Millis(0)) };

@@ -25,7 +25,7 @@ pub(crate) struct OpenLoop {
     warmup: Part,
     /// Measured calls; times count from the start of the measurement.
     measured: Part,
-    next: Option<Planned>,
+    next: Option<PlannedCall>,
     /// Calls that become due within this time are sent together.
     gather: u64,
     /// Since when every slot is in use, apart from moments between two calls.
@@ -36,7 +36,7 @@ pub(crate) struct OpenLoop {
 
 /// The next call of an open loop, at a time of the clock.
 #[derive(Debug, Clone, Copy)]
-struct Planned {
+struct PlannedCall {
     index: u64,
     at: u64,
     is_measured: bool,
@@ -69,7 +69,7 @@ impl OpenLoop {
 
     fn advance(&mut self, window: &Window) {
         let at = |start: u64, is_measured: bool| {
-            move |due: Due| Planned { index: due.index, at: start + due.at, is_measured }
+            move |due: Due| PlannedCall { index: due.index, at: start + due.at, is_measured }
         };
         let warmup = self.warmup.next().map(at(window.starts, false)).filter(|due| due.at < window.opens);
         self.next = warmup.or_else(|| self.measured.next().map(at(window.opens, true)));

@@ -34,12 +34,12 @@ pub struct Tool {
 pub struct Tools {
     /// Sorted by name.
     tools: Vec<Tool>,
-    omitted: Vec<Omitted>,
+    omitted: Vec<OmittedMethod>,
 }
 
 /// A method that a pattern selects, and that cannot be a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Omitted {
+pub struct OmittedMethod {
     /// `Service/Method`, or a function.
     pub target: String,
     /// Why.
@@ -60,7 +60,7 @@ impl Tools {
         for method in selected {
             match method.stream_type.client_streaming {
                 false => callable.push(method),
-                true => omitted.push(Omitted { target: method.target(), reason: TAKES_STREAM }),
+                true => omitted.push(OmittedMethod { target: method.target(), reason: TAKES_STREAM }),
             }
         }
         let targets: Vec<_> = callable.iter().map(|method| method.target()).collect();
@@ -81,7 +81,7 @@ impl Tools {
     }
 
     /// Returns the methods that patterns with stars select, and that cannot be tools.
-    pub fn omitted(&self) -> &[Omitted] {
+    pub fn omitted(&self) -> &[OmittedMethod] {
         &self.omitted
     }
 

@@ -48,7 +48,7 @@ fn tools_are_what_the_patterns_select() {
     let tools = select(&methods, &["library.*"]).unwrap();
     assert_eq!(names(&tools), ["library_Library_Find", "library_Library_List", "library_Library_Remove"]);
     let target = "library.Library/Upload".to_owned();
-    assert_eq!(tools.omitted(), [Omitted { target, reason: TAKES_STREAM }]);
+    assert_eq!(tools.omitted(), [OmittedMethod { target, reason: TAKES_STREAM }]);
     assert_eq!(names(&select(&methods, &["library.Library/Find"]).unwrap()), ["library_Library_Find"]);
     assert_eq!(names(&select(&methods, &[]).unwrap()), Vec::<String>::new());
     // The same method in two sets of files is one tool.

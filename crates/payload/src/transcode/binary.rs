@@ -36,18 +36,18 @@ pub(super) fn close(out: &mut Vec<u8>, mark: usize) {
 
 /// A nested message being written.
 #[derive(Clone, Copy)]
-pub(super) struct Nested {
+pub(super) struct NestedMessage {
     number: u32,
     /// Offset of its length; a group has none.
     mark: Option<usize>,
 }
 
-pub(super) fn open_message(out: &mut Vec<u8>, number: u32, kind: Kind) -> Nested {
+pub(super) fn open_message(out: &mut Vec<u8>, number: u32, kind: Kind) -> NestedMessage {
     put_tag(out, number, kind.wire_type());
-    Nested { number, mark: (!matches!(kind, Kind::Group(_))).then(|| open(out)) }
+    NestedMessage { number, mark: (!matches!(kind, Kind::Group(_))).then(|| open(out)) }
 }
 
-pub(super) fn close_message(out: &mut Vec<u8>, nested: Nested) {
+pub(super) fn close_message(out: &mut Vec<u8>, nested: NestedMessage) {
     match nested.mark {
         Some(mark) => close(out, mark),
         None => put_tag(out, nested.number, WireType::EndGroup),

@@ -5,14 +5,14 @@ use polyrpc_core::Json;
 use crate::schema::Message;
 
 use super::parse::{self, JsonDialect};
-use super::{Error, Parsed, print};
+use super::{Error, ParsedMessage, print};
 
 mod sink;
 mod source;
 mod time;
 pub(super) mod well_known;
 
-pub(super) fn parse(message: &Message, dialect: Json, bytes: &[u8]) -> Result<Parsed, Error> {
+pub(super) fn parse(message: &Message, dialect: Json, bytes: &[u8]) -> Result<ParsedMessage, Error> {
     let dialect = match dialect {
         Json::BrpcLenient => JsonDialect::Lenient,
         Json::Brpc => JsonDialect::Brpc,

@@ -5,12 +5,12 @@
 use super::json::well_known;
 use super::parse::{self, JsonDialect, Parser, RemainingItems, Token};
 use super::print::{self, MapKey};
-use super::{Error, Format, Parsed};
+use super::{Error, Format, ParsedMessage};
 use crate::msgpack;
 use crate::msgpack::{Reader, Writer};
 use crate::schema::{EnumType, Field, Message, MessageType, WellKnown};
 
-pub(super) fn parse(message: &Message, bytes: &[u8]) -> Result<Parsed, Error> {
+pub(super) fn parse(message: &Message, bytes: &[u8]) -> Result<ParsedMessage, Error> {
     parse::parse(message, Source { reader: Reader::new(bytes) }, JsonDialect::Go, bytes.len())
 }
 

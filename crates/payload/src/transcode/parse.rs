@@ -8,7 +8,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use polyrpc_core::protobuf::{WireType, put_tag, put_varint};
 
 use super::binary::{close, close_message, open, open_message, put_bytes, put_integer};
-use super::{Error, MAX_DEPTH, Parsed};
+use super::{Error, MAX_DEPTH, ParsedMessage};
 use crate::schema::{Field, FieldSet, Kind, Message, MessageType, Pool, Spelling, WellKnown};
 
 /// Source of tokens.
@@ -104,13 +104,13 @@ pub(super) fn parse<'a, S: Source<'a>>(
     source: S,
     dialect: JsonDialect,
     size: usize,
-) -> Result<Parsed, Error> {
+) -> Result<ParsedMessage, Error> {
     let mut parser =
         Parser { pool: message.pool(), source, dialect, unknown: 0, out: Vec::with_capacity(size) };
     let token = parser.source.value()?;
     parser.message(message, token, MAX_DEPTH + 1)?;
     parser.source.end()?;
-    Ok(Parsed { protobuf: parser.out, unknown: parser.unknown })
+    Ok(ParsedMessage { protobuf: parser.out, unknown: parser.unknown })
 }
 
 pub(super) struct Parser<'p, S> {

@@ -29,7 +29,7 @@ impl Layers {
         let fits = fits(&layer, side);
         match &fits {
             Ok(()) => (Self::one(layer), fits),
-            Err(status) => (Self::one(Misplaced(status.clone())), fits),
+            Err(status) => (Self::one(MisplacedLayer(status.clone())), fits),
         }
     }
 
@@ -61,9 +61,9 @@ fn fits<L: Layer>(layer: &L, side: Side) -> Result<(), Status> {
 }
 
 /// Placeholder for a layer of the other side; rejects all calls.
-struct Misplaced(Status);
+struct MisplacedLayer(Status);
 
-impl Layer for Misplaced {
+impl Layer for MisplacedLayer {
     async fn call(self: Arc<Self>, _: Call, _: Next) -> Outcome {
         Outcome::failed(self.0.clone())
     }

@@ -11,7 +11,7 @@ use polyrpc_wire::Protocol;
 use crate::call::{Context, Outcome, OutcomeKind, Peer};
 use crate::layer::{Call, Layer, Next, Side};
 use crate::propagation::{self, CallScope, Trace};
-use crate::running::Tracked;
+use crate::running::TrackedCall;
 
 /// Observer of calls, which does not change them. It is a layer of clients and of servers alike.
 ///
@@ -139,7 +139,7 @@ pub(super) trait Observer: Send + Sync + 'static {
     }
 
     /// Returns the identity of a call in flight, if it is watched.
-    fn watched(&self, _call: &Self::Call, _began: Instant) -> Option<Tracked> {
+    fn watched(&self, _call: &Self::Call, _began: Instant) -> Option<TrackedCall> {
         None
     }
 }
@@ -185,7 +185,7 @@ pub(super) async fn observe(observer: Arc<impl Observer>, call: Call, next: Next
 /// Polls a call, which is in the list of calls in flight if it is watched.
 #[inline]
 fn poll<F: Future>(
-    tracked: &mut Option<Tracked>,
+    tracked: &mut Option<TrackedCall>,
     call: Pin<&mut F>,
     cx: &mut TaskContext<'_>,
 ) -> Poll<F::Output> {
@@ -212,7 +212,7 @@ impl<O: Observer> ObservedCall<O> {
         self.observer.scope(self.call.as_ref()?)
     }
 
-    fn tracked(&self) -> Option<Tracked> {
+    fn tracked(&self) -> Option<TrackedCall> {
         self.observer.watched(self.call.as_ref()?, self.began)
     }
 

@@ -116,7 +116,7 @@ impl Observer for Spans {
         };
         let trace = current.trace().map_or_else(|| Trace::new(me), |trace| trace.with_parent(me));
         let noted = me.is_sampled().then(|| {
-            Box::new(Noted {
+            Box::new(RecordedSpan {
                 name: (self.0.name)(call),
                 parent: parent.map(|parent| parent.span_id()),
                 side: call.side,
@@ -158,11 +158,11 @@ pub(super) struct TracedCall {
     trace: Trace,
     me: TraceParent,
     /// The data to report.
-    noted: Option<Box<Noted>>,
+    noted: Option<Box<RecordedSpan>>,
 }
 
 #[derive(Debug)]
-struct Noted {
+struct RecordedSpan {
     name: String,
     parent: Option<u64>,
     side: Side,

@@ -26,7 +26,7 @@ pub use self::registry::watch_calls;
 
 pub(crate) use self::carried_label::CarriedLabel;
 pub(crate) use self::registry::{Entry, entries, is_watched};
-pub(crate) use self::tracked::Tracked;
+pub(crate) use self::tracked::TrackedCall;
 
 /// A call in flight: see [`Metrics::calls_in_flight`](crate::layers::Metrics::calls_in_flight).
 #[derive(Debug, Clone)]

@@ -76,12 +76,12 @@ pub(crate) fn entries(metrics: u32) -> Vec<(u64, Entry)> {
 
 /// An entry of a call in the registry; removed on drop.
 #[derive(Debug)]
-pub(super) struct Entered {
+pub(super) struct RegistryEntry {
     part: usize,
     index: usize,
 }
 
-impl Entered {
+impl RegistryEntry {
     pub(super) fn new(entry: Entry) -> Self {
         let part = PART.try_with(|part| *part).unwrap_or_default();
         let index = lock(part).insert(entry);
@@ -93,7 +93,7 @@ impl Entered {
     }
 }
 
-impl Drop for Entered {
+impl Drop for RegistryEntry {
     fn drop(&mut self) {
         lock(self.part).try_remove(self.index);
     }

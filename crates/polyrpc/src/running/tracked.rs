@@ -4,22 +4,22 @@ use std::time::Instant;
 use super::CallKey;
 use super::cell::marked;
 use super::label::{self, labelled};
-use super::registry::{Entered, Entry};
+use super::registry::{Entry, RegistryEntry};
 use crate::call::Peer;
 
 /// A call that is watched until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Tracked {
+pub(crate) struct TrackedCall {
     key: CallKey,
     /// Whether its polls are those of a server's handler.
     is_served: bool,
     began: Instant,
     peer: Option<Peer>,
     /// Its entry in the list, once it has had to wait.
-    entered: Option<Entered>,
+    entered: Option<RegistryEntry>,
 }
 
-impl Tracked {
+impl TrackedCall {
     pub(crate) fn new(key: CallKey, is_served: bool, began: Instant, peer: Option<Peer>) -> Self {
         Self { key, is_served, began, peer, entered: None }
     }
@@ -37,7 +37,7 @@ impl Tracked {
         let polled = self.run(poll);
         if polled.is_pending() && self.entered.is_none() {
             let entry = Entry { key: self.key, peer: self.peer.take(), began: self.began };
-            self.entered = Some(Entered::new(entry));
+            self.entered = Some(RegistryEntry::new(entry));
         }
         polled
     }
@@ -46,7 +46,9 @@ impl Tracked {
     #[inline]
     fn run<T>(&self, work: impl FnOnce() -> T) -> T {
         match self.is_served {
-            true => marked(self.key, self.entered.as_ref().map(Entered::place), || labelled(self.key, work)),
+            true => {
+                marked(self.key, self.entered.as_ref().map(RegistryEntry::place), || labelled(self.key, work))
+            }
             false => work(),
         }
     }

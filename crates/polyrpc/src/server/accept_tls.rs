@@ -1,7 +1,7 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
-use polyrpc_core::{Detected, Outbox};
+use polyrpc_core::{Detection, Outbox};
 use polyrpc_wire::Protocol;
 use polyrpc_wire::sniff::sniff;
 
@@ -110,8 +110,8 @@ async fn refuse(mut stream: Stream, inbox: &mut Inbox, registration: &Connection
 /// as nginx sends it; others receive a TLS alert, which our clients recognize.
 fn refusal(start: &[u8]) -> &'static [u8] {
     match sniff(start, &[Protocol::Http, Protocol::Grpc]) {
-        Detected::Unknown => &UNEXPECTED_MESSAGE,
-        Detected::Is(_) | Detected::NeedMore => TLS_EXPECTED,
+        Detection::Unknown => &UNEXPECTED_MESSAGE,
+        Detection::Is(_) | Detection::NeedMore => TLS_EXPECTED,
     }
 }
 

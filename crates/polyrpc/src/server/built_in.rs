@@ -193,16 +193,16 @@ impl http::MethodCatalog for Callable {
 }
 
 /// The methods that only the fallback knows, for gRPC sessions.
-struct Unregistered(Arc<Shared>);
+struct FallbackMethods(Arc<Shared>);
 
-impl http_server::h2::OtherMethods for Unregistered {
+impl http_server::h2::OtherMethods for FallbackMethods {
     fn takes_one(&self, service: &str, method: &str, metadata: &Metadata) -> bool {
         let router = &self.0.router;
         router.entry(service, method).is_err() && router.fallback_takes_one(service, method, metadata)
     }
 }
 
-impl fmt::Debug for Unregistered {
+impl fmt::Debug for FallbackMethods {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.router.fmt(f)
     }
@@ -280,7 +280,7 @@ fn http2(limits: &Limits) -> h2::Config {
 fn taking_one(server: &Arc<Shared>) -> http_server::h2::Methods {
     let (router, mut methods) = (&server.router, http_server::h2::Methods::default());
     if router.knows_fallback_calls() {
-        methods.set_others(Arc::new(Unregistered(server.clone())));
+        methods.set_others(Arc::new(FallbackMethods(server.clone())));
     }
     for (service, names) in router.list() {
         let takes_one = |name: &&String| {

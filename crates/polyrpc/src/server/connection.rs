@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::{AbortHandle, abortable};
 use futures_util::stream::FuturesUnordered;
-use polyrpc_core::session::server::{Awaited, Incomplete, Streaming as _, Ticket as _};
+use polyrpc_core::session::server::{Incomplete, KeepReason, Streaming as _, Ticket as _};
 use polyrpc_core::session::{Handover, Server as Session, ServerEvent, Verdict, ViolationKind};
 use polyrpc_core::{
     Code, Credential, Head, Metadata, Outbox, Reply, Retry, Status, StreamId, Topic, Violation,
@@ -18,7 +18,7 @@ use super::authentication::AuthenticationResult;
 use super::call_record::CallRecord;
 use super::connection_timeouts::{Activity, ConnectionTimeouts, IncompletePart, TimeoutAction};
 use super::connections::{ConnectionCommand, ConnectionGuard, ConnectionPhase, ServerPush};
-use super::dispatch::{CallEnvironment, Dispatched, Dispatcher, HeadDecision, Rejection};
+use super::dispatch::{CallEnvironment, Dispatcher, FirstPoll, HeadDecision, Rejection};
 
 use super::fairness::FairnessBudget;
 use super::hook_chain::RedirectedNames;
@@ -199,19 +199,19 @@ struct TransferredBytes {
 struct AuthenticationFuture {
     /// The request whose head contained the credential.
     head: Option<StreamId>,
-    authentication: Pin<Box<dyn Future<Output = Authenticated> + Send>>,
+    authentication: Pin<Box<dyn Future<Output = AuthenticationEvent> + Send>>,
 }
 
 impl Future for AuthenticationFuture {
-    type Output = Authenticated;
+    type Output = AuthenticationEvent;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Authenticated> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<AuthenticationEvent> {
         self.authentication.as_mut().poll(cx)
     }
 }
 
 /// Result of such an authentication.
-enum Authenticated {
+enum AuthenticationEvent {
     Head(StreamId, Verdict),
     Subscription(Topic, Result<(), Status>),
     /// The layers have accepted a subscription.
@@ -546,7 +546,7 @@ impl<'a, S: Session> Connection<'a, S> {
             }
             HeadDecision::Later(authentication) => {
                 let authentication =
-                    Box::pin(async move { Authenticated::Head(stream, authentication.await) });
+                    Box::pin(async move { AuthenticationEvent::Head(stream, authentication.await) });
                 self.authenticate_later(AuthenticationFuture { head: Some(stream), authentication });
             }
             HeadDecision::TooMany => self.close_for_wrong_credentials(),
@@ -596,13 +596,15 @@ impl<'a, S: Session> Connection<'a, S> {
             self.inbox_drained = false;
             self.has_authenticated = true;
             match verdict {
-                Authenticated::Head(stream, verdict) => {
+                AuthenticationEvent::Head(stream, verdict) => {
                     self.apply_head_decision(stream, HeadDecision::Now(verdict))
                 }
-                Authenticated::Subscription(topic, Ok(())) => self.pass_subscription(topic),
-                Authenticated::Admitted(topic) => self.subscriptions.add(topic),
-                Authenticated::Subscription(_, Err(_)) | Authenticated::Unsubscribed => self.finish(),
-                Authenticated::Replaced => {}
+                AuthenticationEvent::Subscription(topic, Ok(())) => self.pass_subscription(topic),
+                AuthenticationEvent::Admitted(topic) => self.subscriptions.add(topic),
+                AuthenticationEvent::Subscription(_, Err(_)) | AuthenticationEvent::Unsubscribed => {
+                    self.finish()
+                }
+                AuthenticationEvent::Replaced => {}
             }
         }
     }
@@ -645,7 +647,7 @@ impl<'a, S: Session> Connection<'a, S> {
             AuthenticationResult::Refused(_) => self.finish(),
             AuthenticationResult::Later(authentication) => {
                 let authentication =
-                    Box::pin(async { Authenticated::Subscription(topic, authentication.await) });
+                    Box::pin(async { AuthenticationEvent::Subscription(topic, authentication.await) });
                 self.authenticate_later(AuthenticationFuture { head: None, authentication });
             }
             AuthenticationResult::TooMany => self.close_for_wrong_credentials(),
@@ -669,44 +671,42 @@ impl<'a, S: Session> Connection<'a, S> {
         }
         let authentication = Box::pin(async move {
             match admitted.await {
-                Ok(()) => Authenticated::Admitted(topic),
+                Ok(()) => AuthenticationEvent::Admitted(topic),
                 // Its layers ended without admitting it; the next future reports that.
-                Err(_) => Authenticated::Replaced,
+                Err(_) => AuthenticationEvent::Replaced,
             }
         });
         self.authenticate_later(AuthenticationFuture { head: None, authentication });
         let authentication = Box::pin(async move {
             match handling.await {
-                Ok(_) => Authenticated::Unsubscribed,
-                Err(_) => Authenticated::Replaced,
+                Ok(_) => AuthenticationEvent::Unsubscribed,
+                Err(_) => AuthenticationEvent::Replaced,
             }
         });
         self.authenticate_later(AuthenticationFuture { head: None, authentication });
     }
 
-    fn track_or_answer(&mut self, started: Dispatched, pending: PendingReply<S::Ticket>) {
+    fn track_or_answer(&mut self, started: FirstPoll, pending: PendingReply<S::Ticket>) {
         match started {
-            Dispatched::Finished(outcome) => self.end_call(pending, outcome),
-            Dispatched::Pending { handling, site, deadline, inherited, delivery, bytes } => {
+            FirstPoll::Finished(outcome) => self.end_call(pending, outcome),
+            FirstPoll::Pending { handling, site, deadline, inherited, delivery, bytes } => {
                 let stream = pending.ticket.stream();
                 let running =
                     RunningCall::new(handling, site, pending, deadline, inherited, stream, delivery);
                 self.in_flight.push(running.holding(bytes));
             }
-            Dispatched::AwaitingMessage { gathering, site, deadline, inherited, bytes } => {
+            FirstPoll::AwaitingMessage { gathering, site, deadline, inherited, bytes } => {
                 let stream = pending.ticket.stream();
                 let running = RunningCall::gathering(gathering, site, pending, deadline, inherited, stream);
                 self.in_flight.push(running.holding(bytes));
             }
-            Dispatched::Rejected(Rejection::Failed(status)) => {
-                self.end_call(pending, Outcome::failed(status))
-            }
-            Dispatched::Rejected(Rejection::Expired) => {
+            FirstPoll::Rejected(Rejection::Failed(status)) => self.end_call(pending, Outcome::failed(status)),
+            FirstPoll::Rejected(Rejection::Expired) => {
                 self.registration.expired();
                 self.end_call(pending, Outcome::expired());
             }
-            Dispatched::Rejected(Rejection::Unauthenticated(status)) => self.refuse(pending, status),
-            Dispatched::Rejected(Rejection::TooManyFailures) => {
+            FirstPoll::Rejected(Rejection::Unauthenticated(status)) => self.refuse(pending, status),
+            FirstPoll::Rejected(Rejection::TooManyFailures) => {
                 self.calls.ended(false);
                 self.close_for_wrong_credentials();
             }
@@ -1043,10 +1043,10 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Whether a draining connection whose calls are answered may end.
     fn is_drained(&self) -> bool {
-        match self.session.awaited() {
-            Awaited::Nothing => self.inbox.bytes.is_empty() || self.is_overdue(),
-            Awaited::Calls => self.is_overdue(),
-            Awaited::Room => false,
+        match self.session.keep_reason() {
+            KeepReason::Nothing => self.inbox.bytes.is_empty() || self.is_overdue(),
+            KeepReason::Calls => self.is_overdue(),
+            KeepReason::Room => false,
         }
     }
 

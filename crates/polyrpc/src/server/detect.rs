@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::{io, slice};
 
-use polyrpc_core::Detected;
+use polyrpc_core::Detection;
 use polyrpc_wire::{Protocol, sniff};
 
 use super::accept_tls::{self, AcceptedConnection};
@@ -167,12 +167,12 @@ fn poll_detect(
             TokenMatch::Token(start) => return Poll::Ready(start.map(ConnectionPurpose::Data)),
             TokenMatch::NeedMore => {}
             TokenMatch::No => match sniff::sniff(&inbox.bytes, allowed) {
-                Detected::Is(protocol) => return Poll::Ready(Some(ConnectionPurpose::Calls(protocol))),
-                Detected::Unknown => {
+                Detection::Is(protocol) => return Poll::Ready(Some(ConnectionPurpose::Calls(protocol))),
+                Detection::Unknown => {
                     registration.connection.closed_unknown(&inbox.bytes);
                     return Poll::Ready(None);
                 }
-                Detected::NeedMore => {}
+                Detection::NeedMore => {}
             },
         }
         if !*started && !inbox.bytes.is_empty() {

@@ -33,7 +33,7 @@ use crate::propagation::CallScope;
 use crate::service::Route;
 
 /// Result of the first poll of a call.
-pub(super) enum Dispatched {
+pub(super) enum FirstPoll {
     /// It has finished.
     Finished(Outcome),
     /// Its handler is pending.
@@ -157,14 +157,14 @@ impl<'a> Dispatcher<'a> {
         renamed: &'c mut RedirectedNames,
         mut found: CallEnvironment<'_>,
         cx: &mut TaskContext<'_>,
-    ) -> (Dispatched, Option<Box<CallRecord>>) {
+    ) -> (FirstPoll, Option<Box<CallRecord>>) {
         let mut call_record = self.call_record(&call, found.arrival);
         let started = match self.admit(&mut call, ticket, &mut found, renamed, &mut call_record) {
             Ok(Admission::Now(admitted)) => self.start_method(call, ticket, admitted, found, cx),
             Ok(Admission::Later(unauthenticated)) => {
                 self.start_after_authentication(call, ticket, *unauthenticated, found)
             }
-            Err(stop) => Dispatched::Rejected(stop),
+            Err(stop) => FirstPoll::Rejected(stop),
         };
         (started, call_record)
     }
@@ -178,7 +178,7 @@ impl<'a> Dispatcher<'a> {
         renamed: &'c mut RedirectedNames,
         stream: StreamId,
         mut found: CallEnvironment<'_>,
-    ) -> (Dispatched, Option<Box<CallRecord>>) {
+    ) -> (FirstPoll, Option<Box<CallRecord>>) {
         let mut call_record = self.call_record(&call, found.arrival);
         let started = match self.admit(&mut call, ticket, &mut found, renamed, &mut call_record) {
             Ok(Admission::Now(admitted)) => {
@@ -187,7 +187,7 @@ impl<'a> Dispatcher<'a> {
             Ok(Admission::Later(unauthenticated)) => {
                 self.start_stream(call, ticket, stream, *unauthenticated, found.streams)
             }
-            Err(stop) => Dispatched::Rejected(stop),
+            Err(stop) => FirstPoll::Rejected(stop),
         };
         (started, call_record)
     }
@@ -292,7 +292,7 @@ impl<'a> Dispatcher<'a> {
         admitted: AdmittedCall<'_>,
         found: CallEnvironment<'_>,
         cx: &mut TaskContext<'_>,
-    ) -> Dispatched {
+    ) -> FirstPoll {
         let AdmittedCall { entry, deadline } = admitted;
         let offered = ticket.offered_streams();
         let body = std::mem::take(&mut call.body);
@@ -310,7 +310,7 @@ impl<'a> Dispatcher<'a> {
                     call.body = body;
                     return self.start_after_authentication(call, ticket, admitted.into(), found);
                 }
-                Err(status) => return Dispatched::Finished(OutcomeKind::Corrupt(status).into()),
+                Err(status) => return FirstPoll::Finished(OutcomeKind::Corrupt(status).into()),
             },
         };
         if !entry.method().stream_type().is_unary()
@@ -331,10 +331,10 @@ impl<'a> Dispatcher<'a> {
         });
         match begun {
             Err(status) => failed(status),
-            Ok((Poll::Ready(outcome), _)) => Dispatched::Finished(outcome),
+            Ok((Poll::Ready(outcome), _)) => FirstPoll::Finished(outcome),
             Ok((Poll::Pending, handling)) => {
                 let (site, delivery) = (self.site(entry), in_flight::Delivery::Whole);
-                Dispatched::Pending { handling, site, deadline, inherited, delivery, bytes: held }
+                FirstPoll::Pending { handling, site, deadline, inherited, delivery, bytes: held }
             }
         }
     }
@@ -363,7 +363,7 @@ impl<'a> Dispatcher<'a> {
         AdmittedCall { entry, deadline }: AdmittedCall<'_>,
         stream: StreamId,
         streams: &mut Streams,
-    ) -> Dispatched {
+    ) -> FirstPoll {
         let offered = ticket.offered_streams();
         if let Err(status) = self.registration.connection.admit_stream() {
             return failed(status);
@@ -384,7 +384,7 @@ impl<'a> Dispatcher<'a> {
         };
         let handling = inherited.run(|| opened(entry, cx, message, kind, unreadable));
         let (site, delivery) = (self.site(entry), in_flight::Delivery::Streamed);
-        Dispatched::Pending { handling, site, deadline, inherited, delivery, bytes: held }
+        FirstPoll::Pending { handling, site, deadline, inherited, delivery, bytes: held }
     }
 
     fn start_stream(
@@ -394,7 +394,7 @@ impl<'a> Dispatcher<'a> {
         stream: StreamId,
         unauthenticated: UnauthenticatedCall<'_>,
         streams: &mut Streams,
-    ) -> Dispatched {
+    ) -> FirstPoll {
         let unreadable = ticket.decode_failure();
         let UnauthenticatedCall { entry, deadline, authenticating: authentication } = unauthenticated;
         let held = call.head.metadata.footprint();
@@ -421,7 +421,7 @@ impl<'a> Dispatcher<'a> {
                 let kind = CallKind::Streams(incoming, outgoing);
                 let handling = inherited.run(|| opened(entry, cx, Bytes::new(), kind, unreadable));
                 let delivery = in_flight::Delivery::Streamed;
-                Dispatched::Pending { handling, site, deadline, inherited, delivery, bytes: held }
+                FirstPoll::Pending { handling, site, deadline, inherited, delivery, bytes: held }
             }
             (true, authentication) => {
                 let (entry, kind) = (entry.clone(), CallKind::Streams(incoming, outgoing));
@@ -446,7 +446,7 @@ impl<'a> Dispatcher<'a> {
                     }),
                 };
                 let gathering = AwaitMessage { gathered, entry: handle };
-                Dispatched::AwaitingMessage { gathering, site, deadline, inherited, bytes: held }
+                FirstPoll::AwaitingMessage { gathering, site, deadline, inherited, bytes: held }
             }
         }
     }
@@ -460,7 +460,7 @@ impl<'a> Dispatcher<'a> {
         ticket: &impl Ticket,
         unauthenticated: UnauthenticatedCall<'_>,
         found: CallEnvironment<'_>,
-    ) -> Dispatched {
+    ) -> FirstPoll {
         let UnauthenticatedCall { entry, deadline, authenticating: authentication } = unauthenticated;
         let unreadable = ticket.decode_failure();
         let inherited = CallScope::from_call(deadline, &call.head.metadata);
@@ -520,8 +520,8 @@ impl<'a> Dispatcher<'a> {
         });
         let started = if is_stream { streamed(started) } else { started };
         match started {
-            Dispatched::Pending { handling, site, deadline, inherited, delivery, .. } => {
-                Dispatched::Pending { handling, site, deadline, inherited, delivery, bytes }
+            FirstPoll::Pending { handling, site, deadline, inherited, delivery, .. } => {
+                FirstPoll::Pending { handling, site, deadline, inherited, delivery, bytes }
             }
             started => started,
         }
@@ -694,8 +694,8 @@ fn is_unary_here(entry: &Route, ticket: &impl Ticket) -> bool {
 }
 
 #[cold]
-fn failed(status: Status) -> Dispatched {
-    Dispatched::Rejected(Rejection::Failed(status))
+fn failed(status: Status) -> FirstPoll {
+    FirstPoll::Rejected(Rejection::Failed(status))
 }
 
 /// Returns the rejection for a call that a hook has rejected.
@@ -714,7 +714,7 @@ fn later(
     inherited: CallScope,
     deadline: Option<Instant>,
     start: impl Future<Output = Result<ResponseFuture, Outcome>> + Send + 'static,
-) -> Dispatched {
+) -> FirstPoll {
     let handling = Box::pin(async {
         if let Some(authentication) = authentication
             && let Err(status) = authentication.await
@@ -726,14 +726,7 @@ fn later(
             Err(outcome) => outcome,
         }
     });
-    Dispatched::Pending {
-        handling,
-        site,
-        deadline,
-        inherited,
-        delivery: in_flight::Delivery::Whole,
-        bytes: 0,
-    }
+    FirstPoll::Pending { handling, site, deadline, inherited, delivery: in_flight::Delivery::Whole, bytes: 0 }
 }
 
 /// Fails a call once its credential was accepted.
@@ -742,9 +735,9 @@ async fn fails(status: Status) -> Result<ResponseFuture, Outcome> {
 }
 
 /// The same for a call that streams messages in a direction.
-fn streamed(started: Dispatched) -> Dispatched {
+fn streamed(started: FirstPoll) -> FirstPoll {
     match started {
-        Dispatched::Pending { handling, site, deadline, inherited, bytes, .. } => Dispatched::Pending {
+        FirstPoll::Pending { handling, site, deadline, inherited, bytes, .. } => FirstPoll::Pending {
             handling,
             site,
             deadline,

@@ -105,7 +105,7 @@ use crate::layers::{self, Metrics};
 use crate::memory_budget::MemoryBudget;
 use crate::service::{Function, IntoOutcome, Router, Service};
 use crate::transfer::{self, DataConnections, Files, Streams};
-use crate::transport::{Address, Delivered, Listener, Stream};
+use crate::transport::{Address, DeliveryFuture, Listener, Stream};
 
 /// Builder for a server.
 ///
@@ -666,7 +666,7 @@ pub struct ServerHandle {
     addresses: Vec<Address>,
     accepting: JoinSet<()>,
     /// Ends of the listeners whose last data this process delivers itself.
-    delivered: Mutex<Vec<Delivered>>,
+    delivered: Mutex<Vec<DeliveryFuture>>,
     /// `None` once no connections are accepted any more.
     open: Option<Arc<()>>,
     registrations: Registrations,

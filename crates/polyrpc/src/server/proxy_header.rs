@@ -40,9 +40,9 @@ pub(super) async fn read(
                 return Poll::Ready(None);
             }
             match parse(&inbox.bytes) {
-                Parsed::Header(source, length) => return Poll::Ready(Some((source, length))),
-                Parsed::Invalid => return Poll::Ready(None),
-                Parsed::Partial => {}
+                ParseResult::Header(source, length) => return Poll::Ready(Some((source, length))),
+                ParseResult::Invalid => return Poll::Ready(None),
+                ParseResult::Partial => {}
             }
             if !inbox.bytes.is_empty() {
                 connection.set_phase(ConnectionPhase::MidMessage, registration.tick());
@@ -68,93 +68,95 @@ pub(super) async fn read(
 
 /// Result of parsing the first bytes of a connection.
 #[derive(Debug, PartialEq, Eq)]
-enum Parsed {
+enum ParseResult {
     Partial,
     Invalid,
     /// The origin, if the header has one, and the header's length.
     Header(Option<SocketAddr>, usize),
 }
 
-fn parse(bytes: &[u8]) -> Parsed {
+fn parse(bytes: &[u8]) -> ParseResult {
     match bytes.first() {
-        None => Parsed::Partial,
+        None => ParseResult::Partial,
         Some(b'P') => parse_text(bytes),
         Some(_) => parse_binary(bytes),
     }
 }
 
 /// Version 1: `PROXY TCP4 192.0.2.1 192.0.2.9 51000 443\r\n`.
-fn parse_text(bytes: &[u8]) -> Parsed {
+fn parse_text(bytes: &[u8]) -> ParseResult {
     if bytes.iter().zip(b"PROXY ").any(|(byte, expected)| byte != expected) {
-        return Parsed::Invalid;
+        return ParseResult::Invalid;
     }
     let Some(end) = bytes.iter().take(LONGEST_TEXT).position(|byte| *byte == b'\n') else {
-        return if bytes.len() < LONGEST_TEXT { Parsed::Partial } else { Parsed::Invalid };
+        return if bytes.len() < LONGEST_TEXT { ParseResult::Partial } else { ParseResult::Invalid };
     };
     let line = bytes.get(..end).and_then(|line| line.strip_suffix(b"\r"));
-    let Some(line) = line.and_then(|line| std::str::from_utf8(line).ok()) else { return Parsed::Invalid };
+    let Some(line) = line.and_then(|line| std::str::from_utf8(line).ok()) else {
+        return ParseResult::Invalid;
+    };
     let parts: Vec<_> = line.split(' ').collect();
     let source = match *parts.as_slice() {
         ["PROXY", "UNKNOWN", ..] => None,
         ["PROXY", "TCP4", source, target, port, target_port] => {
             if target.parse::<Ipv4Addr>().is_err() || target_port.parse::<u16>().is_err() {
-                return Parsed::Invalid;
+                return ParseResult::Invalid;
             }
             source.parse().ok().zip(port.parse::<u16>().ok()).map(|(source, port)| (IpAddr::V4(source), port))
         }
         ["PROXY", "TCP6", source, target, port, target_port] => {
             if target.parse::<Ipv6Addr>().is_err() || target_port.parse::<u16>().is_err() {
-                return Parsed::Invalid;
+                return ParseResult::Invalid;
             }
             source.parse().ok().zip(port.parse::<u16>().ok()).map(|(source, port)| (IpAddr::V6(source), port))
         }
-        _ => return Parsed::Invalid,
+        _ => return ParseResult::Invalid,
     };
     match (source, parts.get(1)) {
-        (None, Some(&"UNKNOWN")) => Parsed::Header(None, end + 1),
-        (Some(source), _) => Parsed::Header(Some(source.into()), end + 1),
-        (None, _) => Parsed::Invalid,
+        (None, Some(&"UNKNOWN")) => ParseResult::Header(None, end + 1),
+        (Some(source), _) => ParseResult::Header(Some(source.into()), end + 1),
+        (None, _) => ParseResult::Invalid,
     }
 }
 
 /// Version 2.
-fn parse_binary(bytes: &[u8]) -> Parsed {
+fn parse_binary(bytes: &[u8]) -> ParseResult {
     let begins = bytes.iter().zip(SIGNATURE).all(|(byte, signature)| *byte == signature);
     if !begins {
-        return Parsed::Invalid;
+        return ParseResult::Invalid;
     }
-    let Some((head, rest)) = bytes.split_first_chunk::<16>() else { return Parsed::Partial };
+    let Some((head, rest)) = bytes.split_first_chunk::<16>() else { return ParseResult::Partial };
     let [.., command, family, high, low] = *head;
     let length = usize::from(u16::from_be_bytes([high, low]));
     if length > LONGEST_BINARY {
-        return Parsed::Invalid;
+        return ParseResult::Invalid;
     }
-    let Some(addresses) = rest.get(..length) else { return Parsed::Partial };
+    let Some(addresses) = rest.get(..length) else { return ParseResult::Partial };
     let whole = head.len() + length;
     match (command, family) {
         // The proxy's own connection, such as a health check.
-        (0x20, _) => Parsed::Header(None, whole),
+        (0x20, _) => ParseResult::Header(None, whole),
         (0x21, 0x11 | 0x12) => source(addresses, 8, whole),
         (0x21, 0x21 | 0x22) => source(addresses, 32, whole),
         // Unspecified, or from a Unix socket.
-        (0x21, 0x00 | 0x31 | 0x32) => Parsed::Header(None, whole),
-        _ => Parsed::Invalid,
+        (0x21, 0x00 | 0x31 | 0x32) => ParseResult::Header(None, whole),
+        _ => ParseResult::Invalid,
     }
 }
 
 /// Reads the source's address, which precedes the target's, and its port, which follows both.
-fn source(addresses: &[u8], both: usize, whole: usize) -> Parsed {
+fn source(addresses: &[u8], both: usize, whole: usize) -> ParseResult {
     let (Some(ips), Some([high, low])) =
         (addresses.get(..both), addresses.get(both..both + 2).and_then(|port| port.first_chunk::<2>()))
     else {
-        return Parsed::Invalid;
+        return ParseResult::Invalid;
     };
     let ip = match (ips.first_chunk::<4>(), ips.first_chunk::<16>()) {
         (Some(ip), None) => IpAddr::from(*ip),
         (_, Some(ip)) => IpAddr::from(*ip),
-        (None, None) => return Parsed::Invalid,
+        (None, None) => return ParseResult::Invalid,
     };
-    Parsed::Header(Some(SocketAddr::new(ip, u16::from_be_bytes([*high, *low]))), whole)
+    ParseResult::Header(Some(SocketAddr::new(ip, u16::from_be_bytes([*high, *low]))), whole)
 }
 
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
@@ -195,9 +197,9 @@ mod tests {
             let origin = origin.map(|origin| origin.parse().unwrap());
             let length = bytes.len();
             let followed = [&bytes[..], b"PRPC"].concat();
-            assert_eq!(parse(&followed), Parsed::Header(origin, length), "{bytes:?}");
+            assert_eq!(parse(&followed), ParseResult::Header(origin, length), "{bytes:?}");
             for end in 0..length {
-                assert_eq!(parse(&bytes[..end]), Parsed::Partial, "{end} of {bytes:?}");
+                assert_eq!(parse(&bytes[..end]), ParseResult::Partial, "{end} of {bytes:?}");
             }
         }
     }
@@ -219,7 +221,7 @@ mod tests {
             binary(0x21, 0x41, &[0; 12]),
             [&SIGNATURE[..], &[0x21, 0x11, 0xff, 0xff]].concat(),
         ] {
-            assert_eq!(parse(&bytes), Parsed::Invalid, "{bytes:?}");
+            assert_eq!(parse(&bytes), ParseResult::Invalid, "{bytes:?}");
         }
     }
 }

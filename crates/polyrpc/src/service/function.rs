@@ -77,9 +77,9 @@ pub trait Function<Args>: Send + Sync + 'static {
     message = "serde cannot read `{Self}`",
     note = "derive `serde::Serialize` and `serde::Deserialize` for it"
 )]
-pub(crate) trait Owned<'any>: Deserialize<'any> {}
+pub(crate) trait OwnedArgument<'any>: Deserialize<'any> {}
 
-impl<'any, T: Deserialize<'any>> Owned<'any> for T {}
+impl<'any, T: Deserialize<'any>> OwnedArgument<'any> for T {}
 
 /// A value that a function returns, alone or in a `Result`.
 #[diagnostic::on_unimplemented(
@@ -234,7 +234,7 @@ impl ReplyContext {
     }
 }
 
-impl<T: Serialize + for<'any> Owned<'any> + Send + 'static> IntoReply<Plain> for T {
+impl<T: Serialize + for<'any> OwnedArgument<'any> + Send + 'static> IntoReply<Plain> for T {
     fn encode(self, format: Format) -> Result<Bytes, Status> {
         encode_value(&self, format)
     }
@@ -250,7 +250,7 @@ impl<T: Serialize + for<'any> Owned<'any> + Send + 'static> IntoReply<Plain> for
 
 impl<T, E> IntoReply<Fallible> for Result<T, E>
 where
-    T: Serialize + for<'any> Owned<'any> + Send + 'static,
+    T: Serialize + for<'any> OwnedArgument<'any> + Send + 'static,
     E: Into<Failure> + Send,
 {
     fn encode(self, format: Format) -> Result<Bytes, Status> {
@@ -301,7 +301,7 @@ macro_rules! function {
         where
             Run: Fn($($name),*) -> Fut + Send + Sync + 'static,
             Fut: Future + Send + 'static,
-            $($name: for<'any> Owned<'any> + 'static,)*
+            $($name: for<'any> OwnedArgument<'any> + 'static,)*
         {
             type Output = Fut::Output;
 
@@ -340,7 +340,7 @@ macro_rules! function_with_context {
         where
             Run: Fn(Context, $($name),*) -> Fut + Send + Sync + 'static,
             Fut: Future + Send + 'static,
-            $($name: for<'any> Owned<'any> + 'static,)*
+            $($name: for<'any> OwnedArgument<'any> + 'static,)*
         {
             type Output = Fut::Output;
 

@@ -134,7 +134,7 @@ impl Route {
         unreadable: fn(Status) -> Status,
     ) -> ResponseFuture {
         let call = Call::incoming(cx, body, self.method.stream_type());
-        Next::new(Routed { entry: self.clone(), kind, unreadable }).run(call)
+        Next::new(RoutedCall { entry: self.clone(), kind, unreadable }).run(call)
     }
 
     /// Inside all layers: passes the call to the method.
@@ -174,14 +174,14 @@ impl Route {
 }
 
 /// A call on its way through layers to its method.
-struct Routed {
+struct RoutedCall {
     entry: Arc<Route>,
     kind: CallKind,
     /// Converts a decoding error of the method's request into the protocol's own status.
     unreadable: fn(Status) -> Status,
 }
 
-impl Innermost for Routed {
+impl Innermost for RoutedCall {
     fn layers(&self) -> &[Arc<dyn Erased>] {
         self.entry.layers().as_slice()
     }

@@ -26,7 +26,7 @@ pub(crate) enum Listener {
 }
 
 /// See [`Listener::delivered`].
-pub(crate) type Delivered = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type DeliveryFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Configuration of a transport over UDP, if it is not the default.
 #[derive(Debug, Default)]
@@ -112,7 +112,7 @@ impl Listener {
 
     /// Returns a future that resolves when the listener was dropped, its connections have ended, and their peers have
     /// received all written data. `None`: the system delivers it, even after the end of this process.
-    pub(crate) fn delivered(&self) -> Option<Delivered> {
+    pub(crate) fn delivered(&self) -> Option<DeliveryFuture> {
         match self {
             Self::Tcp(_) | Self::Unix(_) => None,
             #[cfg(feature = "kcp")]

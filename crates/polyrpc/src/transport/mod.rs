@@ -39,7 +39,7 @@ pub(crate) use self::behind_http::connect_behind_http;
 pub(crate) use self::datagram_stream::{DatagramSink, DatagramSource, DatagramStream};
 pub(crate) use self::eviction::{Evictable, EvictionClass};
 pub(crate) use self::inbox::{Inbox, ReadSize};
-pub(crate) use self::listener::{Delivered, Listener, TransportConfig};
+pub(crate) use self::listener::{DeliveryFuture, Listener, TransportConfig};
 #[cfg(not(feature = "tls"))]
 pub(crate) use self::no_tls as tls;
 pub(crate) use self::outgoing::{outgoing_v4, outgoing_v6};

@@ -912,8 +912,10 @@ async fn flapping_and_failing_registry_fails_no_call() {
     for every in [100, 10, 1].map(Duration::from_millis) {
         let registry = Registry::new(running(&servers));
         let first = First::default();
-        let client =
-            builder(Protocol::Rpcx, registry.clone()).balance(Counted(first.clone())).build().unwrap();
+        let client = builder(Protocol::Rpcx, registry.clone())
+            .balance(CountingBalancer(first.clone()))
+            .build()
+            .unwrap();
         echo(&client).await.unwrap();
         let callers = Callers::start(&client);
         let began = Instant::now();
@@ -944,7 +946,7 @@ async fn endless_registry_updates_fail_no_call() {
     let servers = servers(2).await;
     let first = First::default();
     let talker = Talker(running(&servers).map(instance).collect());
-    let client = builder(Protocol::Rpcx, talker).balance(Counted(first.clone())).build().unwrap();
+    let client = builder(Protocol::Rpcx, talker).balance(CountingBalancer(first.clone())).build().unwrap();
     let began = Instant::now();
     // Its first set may be empty.
     soon(async {
@@ -982,9 +984,9 @@ fn attribute(name: &str, value: u64) -> Attributes {
 
 /// Round robin that counts its snapshots.
 #[derive(Debug)]
-struct Counted(First);
+struct CountingBalancer(First);
 
-impl LoadBalancer for Counted {
+impl LoadBalancer for CountingBalancer {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         self.0.sets.fetch_add(1, Ordering::SeqCst);
         Policy::round_robin().picker(candidates)

@@ -43,15 +43,15 @@ async fn shapes() -> ServerHandle {
 }
 
 /// What is dropped, and of which client.
-type Dropped = (&'static str, fn(&Client) -> Pin<Box<dyn Future<Output = ()> + '_>>);
+type DropCase = (&'static str, fn(&Client) -> Pin<Box<dyn Future<Output = ()> + '_>>);
 
-const UNARY: [Dropped; 1] = [("a call", |client| {
+const UNARY: [DropCase; 1] = [("a call", |client| {
     Box::pin(async move {
         let _ = ShapesClient::new(client.clone()).echo("dropped".into()).await;
     })
 })];
 
-const STREAMING: [Dropped; 3] = [
+const STREAMING: [DropCase; 3] = [
     ("a bidirectional call", |client| {
         Box::pin(async move {
             let (sender, receiver) = tokio::sync::mpsc::channel(1);
@@ -109,7 +109,7 @@ const MOST: usize = 1000;
 /// Drops each future after one poll, after two, and so on until it ends before; a new client each time, or the same.
 async fn drop_at_every_point(
     what: &str,
-    futures: &[Dropped],
+    futures: &[DropCase],
     client: impl Fn() -> Client,
     servers: &[&ServerHandle],
     is_reused: bool,

@@ -58,8 +58,8 @@ async fn server_answering(answer: Result<&'static str, Status>) -> ServerHandle 
 
 /// A server whose `Probe/Wait` blocks, and reports when it is cancelled.
 async fn waiting() -> (Gate, Arc<AtomicUsize>, ServerHandle) {
-    struct Dropped(Arc<AtomicUsize>);
-    impl Drop for Dropped {
+    struct DropCounter(Arc<AtomicUsize>);
+    impl Drop for DropCounter {
         fn drop(&mut self) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
@@ -69,7 +69,7 @@ async fn waiting() -> (Gate, Arc<AtomicUsize>, ServerHandle) {
     let service = ServiceBuilder::new("Probe").method::<Serde, String, String, _, _>(
         "Wait",
         move |cx: Context, text: String| {
-            let (gate, dropped) = (passed.clone(), Dropped(counted.clone()));
+            let (gate, dropped) = (passed.clone(), DropCounter(counted.clone()));
             async move {
                 gate.pass().await;
                 drop(dropped);

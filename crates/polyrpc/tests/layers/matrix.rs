@@ -18,20 +18,20 @@ use crate::common::{serve, soon, until, url_of};
 /// Counts calls and their ends, adds a token to outgoing calls, and admits only calls with it.
 #[derive(Clone, Default)]
 struct Guard {
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<ObservedCalls>>,
     word: Option<&'static str>,
     wants_word: bool,
     refuses: bool,
 }
 
 #[derive(Debug, Default, Clone, PartialEq)]
-struct Seen {
+struct ObservedCalls {
     began: Vec<(Side, String)>,
     ended: Vec<Option<Code>>,
 }
 
 impl Guard {
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> ObservedCalls {
         self.seen.lock().unwrap().clone()
     }
 
@@ -230,7 +230,7 @@ fn method(kind: Kind) -> &'static str {
 async fn each(
     on_client: Guard,
     on_server: Guard,
-    check: impl Fn(&str, Kind, Result<()>, &Seen, &Seen),
+    check: impl Fn(&str, Kind, Result<()>, &ObservedCalls, &ObservedCalls),
 ) -> usize {
     let mut cells = 0;
     for scheme in SCHEMES {
@@ -292,7 +292,7 @@ async fn call_rejected_by_a_client_layer_reaches_no_server() {
         let error = result.expect_err("it was refused");
         assert_eq!(error.code(), Code::PermissionDenied, "{scheme} {kind:?}: {error}");
         assert_eq!(client.ended, [Some(Code::PermissionDenied)], "{scheme} {kind:?}");
-        assert_eq!(*server, Seen::default(), "{scheme} {kind:?}");
+        assert_eq!(*server, ObservedCalls::default(), "{scheme} {kind:?}");
     })
     .await;
 }
@@ -427,8 +427,8 @@ async fn client_sends_an_alias_as_its_target() {
 
 #[tokio::test]
 async fn first_added_layer_is_outermost() {
-    struct Noted(&'static str, Arc<Mutex<Vec<String>>>);
-    impl Layer for Noted {
+    struct NotingLayer(&'static str, Arc<Mutex<Vec<String>>>);
+    impl Layer for NotingLayer {
         async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
             self.1.lock().unwrap().push(format!("{} {}/{}", self.0, call.service(), call.method()));
             let ending = next.call(call).await;
@@ -438,7 +438,7 @@ async fn first_added_layer_is_outermost() {
     }
     let noted = Arc::<Mutex<Vec<String>>>::default();
     let client = Client::mock(|call| call.encode_reply::<Serde, _>(&call.method.to_owned()));
-    let client = client.layered(Noted("a", noted.clone())).layered(Noted("b", noted.clone()));
+    let client = client.layered(NotingLayer("a", noted.clone())).layered(NotingLayer("b", noted.clone()));
     assert_eq!(client.call::<String>("S/m", &()).await.unwrap(), "m");
     assert_eq!(*noted.lock().unwrap(), ["a S/m", "b S/m", "b back", "a back"]);
 }

@@ -15,7 +15,7 @@ use rustls::pki_types::pem::PemObject;
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::task::JoinHandle;
 
-use crate::authority::{Authority, Issued};
+use crate::authority::{Authority, IssuedCertificate};
 use crate::common::{PROTOCOLS, Prober, Socket, again, soon, until};
 
 fn protected() -> kcp::Config {
@@ -235,7 +235,7 @@ impl Secure {
     }
 }
 
-fn identity(issued: &Issued) -> Identity {
+fn identity(issued: &IssuedCertificate) -> Identity {
     Identity::new(Pem::bytes(issued.certificate.clone()), Pem::bytes(issued.key.clone()))
 }
 
@@ -339,13 +339,13 @@ enum Carrier {
 }
 
 /// Servers with one certificate, and clients that trust it.
-struct Carried {
+struct CarrierServers {
     carrier: Carrier,
     authority: Authority,
-    issued: Issued,
+    issued: IssuedCertificate,
 }
 
-impl Carried {
+impl CarrierServers {
     fn new(carrier: Carrier) -> Self {
         let authority = Authority::new("authority");
         let issued = authority.issue(&["127.0.0.1"]);
@@ -439,7 +439,7 @@ impl Drop for Relay {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn call_in_flight_fails_when_its_server_answers_nothing_over_udp() {
     for carrier in [Carrier::Kcp, Carrier::Quic] {
-        let carried = Carried::new(carrier);
+        let carried = CarrierServers::new(carrier);
         let server = carried.serve().await;
         let relay = Relay::start(&place(&server)).await;
         let client = carried.client(&relay.place, Duration::from_secs(1));
@@ -456,7 +456,7 @@ async fn call_in_flight_fails_when_its_server_answers_nothing_over_udp() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn call_that_waits_for_its_reply_fails_when_its_server_falls_silent_over_udp() {
     for carrier in [Carrier::Kcp, Carrier::Quic] {
-        let (carried, prober) = (Carried::new(carrier), Prober::default());
+        let (carried, prober) = (CarrierServers::new(carrier), Prober::default());
         let server = prober.server().bind(carried.listen()).await.unwrap().start();
         let relay = Relay::start(&place(&server)).await;
         let client = carried.client(&relay.place, Duration::from_secs(1));
@@ -478,7 +478,7 @@ async fn call_that_waits_for_its_reply_fails_when_its_server_falls_silent_over_u
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_handler_does_not_look_like_a_silent_server_over_udp() {
     for carrier in [Carrier::Kcp, Carrier::Quic] {
-        let carried = Carried::new(carrier);
+        let carried = CarrierServers::new(carrier);
         let slow = Server::new().function("slow", async |text: String| {
             tokio::time::sleep(Duration::from_millis(2500)).await;
             text
@@ -492,7 +492,7 @@ async fn slow_handler_does_not_look_like_a_silent_server_over_udp() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_of_a_restarted_server_is_notified_over_udp() {
     for carrier in [Carrier::Kcp, Carrier::Quic] {
-        let carried = Carried::new(carrier);
+        let carried = CarrierServers::new(carrier);
         let (server, successor) = (carried.serve().await, carried.serve().await);
         let relay = Relay::start(&place(&server)).await;
         let client = carried.client(&relay.place, Duration::from_secs(3600));
@@ -511,8 +511,9 @@ async fn dead_server_cannot_be_connected_to_over_udp() {
         // Bound, so that the system says nothing either.
         let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let place = silent.local_addr().unwrap().to_string();
-        let error =
-            echo(&Carried::new(carrier).client(&place, Duration::from_secs(3600)), "hi").await.unwrap_err();
+        let error = echo(&CarrierServers::new(carrier).client(&place, Duration::from_secs(3600)), "hi")
+            .await
+            .unwrap_err();
         assert!(error.message().contains("cannot connect"), "{carrier:?}: {error}");
     }
 }
@@ -520,7 +521,7 @@ async fn dead_server_cannot_be_connected_to_over_udp() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn departed_client_leaves_the_server_at_once_over_udp() {
     for carrier in [Carrier::Kcp, Carrier::Quic] {
-        let carried = Carried::new(carrier);
+        let carried = CarrierServers::new(carrier);
         let server = carried.serve().await;
         let client = carried.client(&place(&server), Duration::from_secs(3600));
         echo(&client, "hi").await.unwrap();
@@ -533,7 +534,7 @@ async fn departed_client_leaves_the_server_at_once_over_udp() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_are_delivered_over_udp_although_the_process_ends_right_after_the_shutdown() {
     for carrier in [Carrier::Kcp, Carrier::Quic] {
-        let carried = Arc::new(Carried::new(carrier));
+        let carried = Arc::new(CarrierServers::new(carrier));
         let (tell, place) = tokio::sync::oneshot::channel();
         let of_server = carried.clone();
         // Nothing of a runtime survives it, as nothing of a process does.

@@ -8,9 +8,9 @@ use polyrpc::{Client, Code, Compression, Context, Format, Protocol, Result, Serv
 use crate::common::{client, serve, soon};
 
 /// A string and how often it was encoded, as `n:text`.
-struct Counted;
+struct CountedCodec;
 
-impl NumberedFormat<(u32, String)> for Counted {
+impl NumberedFormat<(u32, String)> for CountedCodec {
     const NUMBER: u8 = 9;
 
     fn decode(bytes: Bytes) -> std::result::Result<(u32, String), Status> {
@@ -25,7 +25,7 @@ impl NumberedFormat<(u32, String)> for Counted {
     }
 }
 
-type Wire = WithFormat<Counted>;
+type Wire = WithFormat<CountedCodec>;
 
 #[polyrpc::service(codec = Wire)]
 trait Count {

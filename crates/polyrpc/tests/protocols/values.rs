@@ -15,16 +15,16 @@ use crate::values::test::values::{Color, Mirror, MirrorServer, Values};
 
 /// Echoes the request, and records it.
 #[derive(Clone, Default)]
-struct Seen(Arc<Mutex<Option<Values>>>);
+struct RecordingEcho(Arc<Mutex<Option<Values>>>);
 
-impl Mirror for Seen {
+impl Mirror for RecordingEcho {
     async fn echo(&self, _: &mut Context, request: Values) -> Result<Values> {
         *self.0.lock().unwrap() = Some(request.clone());
         Ok(request)
     }
 }
 
-impl Seen {
+impl RecordingEcho {
     fn server(&self) -> Server {
         Server::new().service(MirrorServer::new(self.clone()))
     }
@@ -254,7 +254,7 @@ const EXCEPTIONS: [(&str, &str, &str); 3] = [
 
 #[tokio::test]
 async fn every_json_entry_point_accepts_the_same_values() {
-    let seen = Seen::default();
+    let seen = RecordingEcho::default();
     let server = serve(seen.server()).await;
     for (json, want) in equivalent_values() {
         for way in WAYS {
@@ -267,7 +267,7 @@ async fn every_json_entry_point_accepts_the_same_values() {
 
 #[tokio::test]
 async fn every_json_entry_point_rejects_the_same_values_with_the_same_text() {
-    let seen = Seen::default();
+    let seen = RecordingEcho::default();
     let server = serve(seen.server()).await;
     for (json, want) in REFUSED {
         for way in WAYS {
@@ -299,7 +299,7 @@ async fn refuses(way: Way, server: &ServerHandle, json: &str, want: &str) {
 
 #[tokio::test]
 async fn unknown_fields_are_counted() {
-    let server = serve(Seen::default().server()).await;
+    let server = serve(RecordingEcho::default().server()).await;
     for way in WAYS {
         let before = server.info().unknown_fields;
         way.call(&server, r#"{"nobody":1,"inner":{"noone":[{}]},"A":1}"#)
@@ -322,7 +322,7 @@ async fn answered(server: &ServerHandle, path: &str, fields: &str, body: &str) -
 async fn response_dialect_is_that_of_the_listener_or_the_request() {
     const BRPC: &str = r#""A":7,"response_size":5"#;
     const PROTO3: &str = r#""A":"7","responseSize":5"#;
-    let mut bound = Seen::default().server().bind("127.0.0.1:0").await.unwrap();
+    let mut bound = RecordingEcho::default().server().bind("127.0.0.1:0").await.unwrap();
     bound = bound.and(Listen::on("127.0.0.1:0").json(Json::Proto3)).await.unwrap();
     let addresses: Vec<_> = bound.addresses().into_iter().cloned().collect();
     let _running = bound.start();
@@ -353,7 +353,7 @@ async fn response_dialect_is_that_of_the_listener_or_the_request() {
 #[tokio::test]
 async fn failures_are_json_and_responses_are_never_forms() {
     let listen = Listen::on("127.0.0.1:0").lenient_http();
-    let lenient = Seen::default().server().bind(listen).await.unwrap().start();
+    let lenient = RecordingEcho::default().server().bind(listen).await.unwrap().start();
     let form = "Content-Type: application/x-www-form-urlencoded\r\n";
     let (status, head, body) = answered(&lenient, &format!("/{SERVICE}/Echo"), form, r#"{"A":1}"#).await;
     assert_eq!((status, body.contains(r#""A":1"#)), (200, true), "{head}");
@@ -363,7 +363,7 @@ async fn failures_are_json_and_responses_are_never_forms() {
         Some(b"secret") => Ok(()),
         _ => Err(polyrpc::Status::unauthenticated("who?")),
     });
-    let server = Seen::default().server().bind(guarded).await.unwrap().start();
+    let server = RecordingEcho::default().server().bind(guarded).await.unwrap().start();
     let json = "Content-Type: application/json\r\n";
     let known = "Content-Type: application/json\r\nAuthorization: secret\r\n";
     for (path, fields, want, code) in [
@@ -389,7 +389,7 @@ async fn failures_are_json_and_responses_are_never_forms() {
 
 #[tokio::test]
 async fn listener_can_read_as_leniently_as_brpc() {
-    let seen = Seen::default();
+    let seen = RecordingEcho::default();
     let listen = Listen::on("127.0.0.1:0").json(Json::BrpcLenient);
     let server = seen.server().bind(listen).await.unwrap().start();
     let ways = [WAYS[0], Way::Session(Protocol::BaiduStd, Format::Json(Json::Brpc))];
@@ -414,7 +414,7 @@ async fn serde_function_rejects_with_the_text_of_serde() {
 
 #[tokio::test]
 async fn go_json_rejects_a_non_finite_number_in_a_response() {
-    let server = Seen::default().server();
+    let server = RecordingEcho::default().server();
     let server = serve(server.function("ratio", |of: f64| async move { of / 0.0 })).await;
     for (text, word) in [("NaN", "NaN"), ("Infinity", "+Inf"), ("-Infinity", "-Inf")] {
         // The handler echoes the request, in which these names are accepted, as in canonical JSON.

@@ -7,14 +7,15 @@ use tokio::net::TcpStream;
 
 use super::cpu_time;
 use crate::common::again;
-use crate::{Limited, Server};
+use crate::{ProcessLimits, Server};
 
 /// Descriptors that the server may have.
 const DESCRIPTORS: u64 = 64;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_without_free_descriptors_keeps_its_connections_and_recovers() {
-    let server = Server::start_with(Limited { descriptors: Some(DESCRIPTORS), ..Limited::default() });
+    let server =
+        Server::start_with(ProcessLimits { descriptors: Some(DESCRIPTORS), ..ProcessLimits::default() });
     let early = Client::new(&format!("rpcx://{}", server.address)).unwrap();
     // The server may close one that is idle, to make room for another: then a call is repeated on a new one.
     let echo = async |client: &Client| again(|| client.call::<String>("Probe/Echo", "x")).await;

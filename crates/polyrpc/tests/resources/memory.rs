@@ -6,7 +6,7 @@ use polyrpc::{Client, Code};
 use tokio::task::JoinSet;
 
 use crate::common::soon;
-use crate::{Limited, Server};
+use crate::{ProcessLimits, Server};
 
 /// Bytes that the process may have in all, of which the server's budget is an eighth.
 const PROCESS: u64 = 512 << 20;
@@ -17,7 +17,7 @@ const CALLERS: usize = 64;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_with_little_memory_rejects_what_it_cannot_hold_and_answers_the_rest() {
-    let limited = Limited { memory: Some(PROCESS), budget: Some(BUDGET), ..Limited::default() };
+    let limited = ProcessLimits { memory: Some(PROCESS), budget: Some(BUDGET), ..ProcessLimits::default() };
     let server = Server::start_with(limited);
     let url = format!("rpcx://{}", server.address);
     let small = Client::builder(&url).idempotent().timeout(Duration::from_secs(60)).build().unwrap();

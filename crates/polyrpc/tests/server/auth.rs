@@ -12,13 +12,13 @@ use polyrpc_core::Credential;
 use crate::common::{PROTOCOLS, Prober, Socket, Wire, json_call, soon, url};
 
 /// A server with an authenticator, and the calls of both.
-struct Guarded {
+struct GuardedServer {
     server: ServerHandle,
     prober: Prober,
     judged: Arc<AtomicUsize>,
 }
 
-impl Guarded {
+impl GuardedServer {
     async fn start() -> Self {
         Self::start_with(|listen| listen).await
     }
@@ -51,7 +51,7 @@ impl Guarded {
 
 #[tokio::test]
 async fn every_credential_is_checked_and_baidu_std_sends_one_per_connection() {
-    let guarded = Guarded::start().await;
+    let guarded = GuardedServer::start().await;
     for (protocol, judged) in [(Protocol::BaiduStd, 1), (Protocol::Rpcx, 5), (Protocol::Http, 5)] {
         let client = guarded.client(protocol, "secret");
         for _ in 0..5 {
@@ -69,7 +69,7 @@ async fn every_credential_is_checked_and_baidu_std_sends_one_per_connection() {
 
 #[tokio::test]
 async fn callers_sharing_a_connection_share_its_credential() {
-    let guarded = Guarded::start().await;
+    let guarded = GuardedServer::start().await;
     let client = guarded.client(Protocol::BaiduStd, "secret");
     let callers: Vec<_> = (0..32)
         .map(|n| {
@@ -85,7 +85,7 @@ async fn callers_sharing_a_connection_share_its_credential() {
 
 #[tokio::test]
 async fn unauthenticated_call_reaches_no_handler() {
-    let guarded = Guarded::start().await;
+    let guarded = GuardedServer::start().await;
     for protocol in PROTOCOLS {
         for client in [guarded.client(protocol, "guess"), crate::common::client(protocol, &guarded.server)] {
             for _ in 0..3 {
@@ -106,7 +106,7 @@ async fn unauthenticated_call_reaches_no_handler() {
 
 #[tokio::test]
 async fn rejected_call_is_answered_and_its_connection_closed() {
-    let guarded = Guarded::start().await;
+    let guarded = GuardedServer::start().await;
     for (protocol, text) in [(Protocol::BaiduStd, "wrong token"), (Protocol::Rpcx, "wrong token")] {
         let mut wire = Wire::connect(protocol, &guarded.server).await;
         let mut call = json_call("Probe", "Echo", "\"a\"");
@@ -138,7 +138,7 @@ async fn rejected_call_is_answered_and_its_connection_closed() {
 
 #[tokio::test]
 async fn baidu_std_reports_the_authentication_failure() {
-    let guarded = Guarded::start().await;
+    let guarded = GuardedServer::start().await;
     let error = crate::common::client(Protocol::BaiduStd, &guarded.server)
         .call::<()>("Probe/Echo", "a")
         .await
@@ -149,7 +149,7 @@ async fn baidu_std_reports_the_authentication_failure() {
 
 #[tokio::test]
 async fn baidu_std_message_without_a_credential_inherits_that_of_the_connection() {
-    let guarded = Guarded::start().await;
+    let guarded = GuardedServer::start().await;
     let mut wire = Wire::connect(Protocol::BaiduStd, &guarded.server).await;
     wire.socket.send(&crate::common::baidu_with_credential(1, "secret")).await;
     assert!(wire.reply().await.unwrap().1.result.is_ok());
@@ -165,7 +165,7 @@ async fn baidu_std_message_without_a_credential_inherits_that_of_the_connection(
 
 #[tokio::test]
 async fn rpcx_checks_the_credential_of_each_call() {
-    let guarded = Guarded::start().await;
+    let guarded = GuardedServer::start().await;
     let client = guarded.client(Protocol::Rpcx, "secret");
     assert!(client.call::<String>("Probe/Echo", "a").await.is_ok());
     let options = CallOptions { credential: Some("guess".into()), ..CallOptions::default() };
@@ -178,7 +178,7 @@ async fn rpcx_checks_the_credential_of_each_call() {
 
 #[tokio::test]
 async fn gateway_and_json_rpc_check_each_call_and_keep_the_connection_open() {
-    let guarded = Guarded::start().await;
+    let guarded = GuardedServer::start().await;
     let gateway = |credential: &str| {
         format!(
             "POST /Probe HTTP/1.1\r\nHost: a\r\nX-RPCX-ServiceMethod: Echo\r\nX-RPCX-SerializeType: 1\r\n\
@@ -206,7 +206,7 @@ async fn gateway_and_json_rpc_check_each_call_and_keep_the_connection_open() {
 
 #[tokio::test]
 async fn request_without_a_credential_does_not_inherit_that_of_another() {
-    let guarded = Guarded::start().await;
+    let guarded = GuardedServer::start().await;
     let request = |credential: &str| {
         format!("POST /Probe/Echo HTTP/1.1\r\nHost: a\r\n{credential}Content-Length: 3\r\n\r\n\"a\"")
     };
@@ -227,7 +227,7 @@ async fn request_without_a_credential_does_not_inherit_that_of_another() {
 
 #[tokio::test]
 async fn brpc_listener_trusts_an_http_connection_and_answers_403_before_it_closes() {
-    let guarded = Guarded::start_with(Listen::trust_http_connections).await;
+    let guarded = GuardedServer::start_with(Listen::trust_http_connections).await;
     let request = |credential: &str| {
         format!("POST /Probe/Echo HTTP/1.1\r\nHost: a\r\n{credential}Content-Length: 3\r\n\r\n\"a\"")
     };
@@ -245,7 +245,7 @@ async fn brpc_listener_trusts_an_http_connection_and_answers_403_before_it_close
 
 #[tokio::test]
 async fn protocol_switch_requires_a_new_credential() {
-    let guarded = Guarded::start_with(Listen::allow_protocol_switch).await;
+    let guarded = GuardedServer::start_with(Listen::allow_protocol_switch).await;
     let mut socket = Socket::connect(&guarded.server).await;
     let good =
         "POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nAuthorization: secret\r\nContent-Length: 3\r\n\r\n\"a\"";

@@ -599,14 +599,14 @@ struct CountSubscriptions(Arc<AtomicUsize>, Arc<AtomicUsize>);
 
 impl Layer for CountSubscriptions {
     async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
-        struct Ended(Arc<AtomicUsize>);
-        impl Drop for Ended {
+        struct EndCounter(Arc<AtomicUsize>);
+        impl Drop for EndCounter {
             fn drop(&mut self) {
                 self.0.fetch_add(1, Ordering::SeqCst);
             }
         }
         self.0.fetch_add(1, Ordering::SeqCst);
-        let _ended = Ended(self.1.clone());
+        let _ended = EndCounter(self.1.clone());
         next.call(call).await
     }
 }

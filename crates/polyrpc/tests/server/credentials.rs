@@ -77,13 +77,13 @@ const SPOKEN: [(&str, Proof); 15] = [
 ];
 
 /// A server with an authenticator, whose handlers count.
-struct Guarded {
+struct GuardedServer {
     server: ServerHandle,
     ran: Arc<AtomicUsize>,
     trust: tls::Client,
 }
 
-impl Guarded {
+impl GuardedServer {
     async fn start() -> Self {
         Self::start_with(|listen| listen).await
     }
@@ -129,7 +129,7 @@ impl Guarded {
 
 #[tokio::test]
 async fn no_handler_runs_without_an_accepted_credential_in_any_protocol() {
-    let guarded = Guarded::start().await;
+    let guarded = GuardedServer::start().await;
     for (scheme, proof) in SPOKEN {
         for secured in [false, true] {
             // In the TLS handshake our gRPC client requests HTTP/2, over which no WebSocket can be opened.
@@ -143,7 +143,7 @@ async fn no_handler_runs_without_an_accepted_credential_in_any_protocol() {
     }
 }
 
-async fn check(guarded: &Guarded, scheme: &str, proof: Proof, secured: bool, order: &[Credentials]) {
+async fn check(guarded: &GuardedServer, scheme: &str, proof: Proof, secured: bool, order: &[Credentials]) {
     let client = guarded.client(scheme, secured);
     for (at, brings) in order.iter().enumerate() {
         let row = format!("{scheme} tls={secured} {:?}", &order[..=at]);
@@ -174,7 +174,7 @@ async fn call(client: &Client, scheme: &str, brings: Credentials) -> polyrpc::Re
 
 #[tokio::test]
 async fn baidu_std_call_inherits_the_credential_of_its_connection() {
-    let guarded = Guarded::start().await;
+    let guarded = GuardedServer::start().await;
     for order in ORDERS {
         let mut socket = Socket::connect(&guarded.server).await;
         let (mut proved, mut open) = (false, true);
@@ -211,7 +211,7 @@ const JSON_RPC: &str = r#"{"jsonrpc":"2.0","method":"Probe.Echo","params":["a"],
 
 #[tokio::test]
 async fn each_http_request_carries_its_credential() {
-    let guarded = Guarded::start().await;
+    let guarded = GuardedServer::start().await;
     for form in FORMS {
         for order in ORDERS {
             for split in [false, true] {
@@ -240,7 +240,9 @@ async fn each_http_request_carries_its_credential() {
 #[tokio::test]
 async fn each_http_2_request_carries_its_credential() {
     // Trusting an HTTP/1.1 connection does not apply to HTTP/2.
-    for guarded in [Guarded::start().await, Guarded::start_with(Listen::trust_http_connections).await] {
+    for guarded in
+        [GuardedServer::start().await, GuardedServer::start_with(Listen::trust_http_connections).await]
+    {
         for order in ORDERS {
             let mut socket = Socket::connect(&guarded.server).await;
             let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
@@ -269,7 +271,7 @@ async fn each_http_2_request_carries_its_credential() {
 
 #[tokio::test]
 async fn request_with_two_credentials_is_rejected() {
-    let guarded = Guarded::start().await;
+    let guarded = GuardedServer::start().await;
     for form in FORMS {
         for (first, second) in [("guess", "secret"), ("secret", "guess"), ("secret", "secret")] {
             let body = if form.contains("JSONRPC") { JSON_RPC } else { "\"a\"" };
@@ -299,7 +301,7 @@ async fn half_closed_request_is_answered_after_its_credential_was_checked() {
             }
         })
     };
-    let guarded = Guarded::start_with(slowly).await;
+    let guarded = GuardedServer::start_with(slowly).await;
     for (brings, want) in [(Right, 200), (Wrong, 401)] {
         let mut socket = Socket::connect(&guarded.server).await;
         let credential = brings.credential().unwrap();

@@ -32,9 +32,9 @@ trait Shapes {
 
 /// Calls received by a backend.
 #[derive(Clone, Default)]
-struct Shaped(Arc<Mutex<Vec<String>>>);
+struct RecordingBackend(Arc<Mutex<Vec<String>>>);
 
-impl Shapes for Shaped {
+impl Shapes for RecordingBackend {
     async fn unary(&self, cx: &mut Context, text: String) -> Result<String> {
         let word = cx.metadata().get("word").unwrap_or_default().to_owned();
         self.0.lock().unwrap().push(format!("{text} {word} {}", cx.remaining().is_some()));
@@ -81,7 +81,7 @@ fn proxy(backend: &Client) -> Server {
 }
 
 /// A backend, a proxy in front of it, and a client of the proxy.
-async fn proxied(scheme: &str, shaped: &Shaped) -> (ServerHandle, ServerHandle, Client) {
+async fn proxied(scheme: &str, shaped: &RecordingBackend) -> (ServerHandle, ServerHandle, Client) {
     let backend = Server::new()
         .service(ShapesServer::new(shaped.clone()))
         .function("add", |a: i32, b: i32| async move { a + b });
@@ -107,7 +107,7 @@ const SCHEMES: [&str; 10] = [
 #[tokio::test]
 async fn schemaless_proxy_forwards_unary_calls_over_every_protocol() {
     for scheme in SCHEMES {
-        let shaped = Shaped::default();
+        let shaped = RecordingBackend::default();
         let (_backend, _proxy, client) = proxied(scheme, &shaped).await;
         let shapes = ShapesClient::new(client.clone());
         let mut request = Request::new("hello".to_owned()).with_timeout(Duration::from_secs(10));
@@ -161,7 +161,7 @@ async fn schemaless_proxy_forwards_unary_calls_over_every_protocol() {
 #[tokio::test]
 async fn schemaless_proxy_forwards_grpc_streams_and_brpc_attached_streams() {
     for scheme in ["grpc", "baidu-std"] {
-        let (_backend, _proxy, client) = proxied(scheme, &Shaped::default()).await;
+        let (_backend, _proxy, client) = proxied(scheme, &RecordingBackend::default()).await;
         let shapes = ShapesClient::new(client.clone());
         let numbers = || Streaming::from_iter([1, 2, 3]);
         let mut twice = soon(shapes.twice(4)).await.unwrap();
@@ -262,7 +262,7 @@ async fn open_attached(client: &Client) -> RawCall {
 
 #[tokio::test]
 async fn forwarded_stream_ends_though_its_server_never_confirms_the_close() {
-    let backend = serve(Server::new().service(ShapesServer::new(Shaped::default()))).await;
+    let backend = serve(Server::new().service(ShapesServer::new(RecordingBackend::default()))).await;
     let (is_cut, carried) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
     let place = wire(&backend, is_cut.clone(), carried.clone()).await;
     let (proxy, mut ended) = reporting_proxy(Client::new(&format!("baidu-std://{place}")).unwrap()).await;
@@ -308,7 +308,7 @@ async fn forwarded_stream_ends_with_its_caller_though_its_server_reads_nothing()
 #[tokio::test]
 async fn cancelled_caller_cancels_the_backend_call() {
     for scheme in ["baidu-std", "rpcx", "grpc"] {
-        let (backend, _proxy, client) = proxied(scheme, &Shaped::default()).await;
+        let (backend, _proxy, client) = proxied(scheme, &RecordingBackend::default()).await;
         let request = Request::new("x".to_owned()).with_timeout(Duration::from_millis(50));
         let hang = polyrpc::client::StubMethod::plain("Shapes", "Hang");
         let error = soon(client.invoke::<Serde, String, String>(&hang, request)).await.unwrap_err();

@@ -510,11 +510,11 @@ impl Witnesses {
     }
 }
 
-type Asked = Pin<Box<dyn Future<Output = ()>>>;
+type BoxedQuery = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Every introspection request, over every protocol.
-fn questions(server: &ServerHandle) -> Vec<(String, Asked)> {
-    let mut questions: Vec<(String, Asked)> = Vec::new();
+fn questions(server: &ServerHandle) -> Vec<(String, BoxedQuery)> {
+    let mut questions: Vec<(String, BoxedQuery)> = Vec::new();
     let url = server.address().to_string();
     for protocol in [Protocol::Grpc, Protocol::BaiduStd, Protocol::Rpcx, Protocol::Http] {
         let health = HealthClient::new(client(protocol, server));

@@ -16,9 +16,9 @@ use polyrpc::{Context, Format, Protocol, Result, Server, Status};
 use crate::common::{Socket, client, serve, soon};
 
 /// Rejects everything.
-struct Closed;
+struct RejectAll;
 
-impl Layer for Closed {
+impl Layer for RejectAll {
     async fn call(self: Arc<Self>, _: Call, _: Next) -> Outcome {
         Outcome::failed(Status::permission_denied("closed"))
     }
@@ -90,7 +90,7 @@ async fn pages_and_introspection_pass_no_layer_and_no_limit_of_calls() {
     pending.abort();
     assert!(metrics.methods().iter().all(|method| method.method == "wait"), "{metrics:?}");
 
-    let server = serve(services().layer(Closed).pages(["status"], page)).await;
+    let server = serve(services().layer(RejectAll).pages(["status"], page)).await;
     assert!(get(&server, "/status").await.contains("page /status"));
 }
 

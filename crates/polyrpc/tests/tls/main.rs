@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use authority::{Authority, Issued};
+use authority::{Authority, IssuedCertificate};
 use common::{PROTOCOLS, ProbeClient, Prober, Socket, rpcx_frame, serve_apart, soon, until, url_of};
 use polyrpc::blocking;
 use polyrpc::server::{Limits, Listen, ServerHandle};
@@ -27,7 +27,7 @@ use polyrpc::{Client, Code, Context, Protocol, Result, Server, Status};
 
 const HTTP: &[u8] = b"POST /Probe/Echo HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\n\"http\"";
 
-fn identity(issued: &Issued) -> Identity {
+fn identity(issued: &IssuedCertificate) -> Identity {
     Identity::new(Pem::bytes(issued.certificate.clone()), Pem::bytes(issued.key.clone()))
 }
 
@@ -188,9 +188,9 @@ async fn self_signed_certificate_is_trusted_if_configured() {
         // As `openssl req -x509` creates them.
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         let certificate = params.self_signed(&key).unwrap();
-        Issued { certificate: certificate.pem(), key: key.serialize_pem() }
+        IssuedCertificate { certificate: certificate.pem(), key: key.serialize_pem() }
     };
-    let serve = async |issued: &Issued| {
+    let serve = async |issued: &IssuedCertificate| {
         let listen = Listen::on("127.0.0.1:0").tls(tls::Server::new(identity(issued)).unwrap());
         Prober::default().server().bind(listen).await.unwrap().start()
     };
@@ -357,7 +357,7 @@ struct Files {
 }
 
 impl Files {
-    fn new(name: &str, issued: &Issued) -> Self {
+    fn new(name: &str, issued: &IssuedCertificate) -> Self {
         let folder = std::env::temp_dir().join(format!("polyrpc-tls-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let files = Self { folder };
@@ -365,7 +365,7 @@ impl Files {
         files
     }
 
-    fn write(&self, issued: &Issued) {
+    fn write(&self, issued: &IssuedCertificate) {
         fs::write(self.certificate(), &issued.certificate).unwrap();
         fs::write(self.key(), &issued.key).unwrap();
     }
@@ -637,7 +637,7 @@ async fn x509_v1_client_certificate_is_accepted() {
         stream.read_to_string(&mut answer).map(|_| answer)
     });
     assert!(soon(answer).await.unwrap().unwrap().ends_with("\"http\""));
-    let mixed = Issued { key: v1::issue().key, ..issued };
+    let mixed = IssuedCertificate { key: v1::issue().key, ..issued };
     let error = tls::Server::new(identity(&mixed)).unwrap_err();
     assert!(error.message().contains("is not that of the certificate"), "{error}");
 }

@@ -12,7 +12,7 @@ use rustls::{
     ServerConnection, SignatureScheme, StreamOwned,
 };
 
-use crate::authority::Issued;
+use crate::authority::IssuedCertificate;
 
 pub(crate) type ClientStream = StreamOwned<ClientConnection, TcpStream>;
 pub(crate) type ServerStream = StreamOwned<ServerConnection, TcpStream>;
@@ -109,7 +109,7 @@ pub(crate) fn alerts(mut records: &[u8]) -> bool {
 
 /// A server for one connection.
 pub(crate) fn serve_once(
-    issued: &Issued,
+    issued: &IssuedCertificate,
     serve: impl FnOnce(&mut ServerStream) + Send + 'static,
 ) -> (String, JoinHandle<()>) {
     let certificate = CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap();

@@ -4,10 +4,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{KeyPair, PublicKeyData};
 
-use crate::authority::Issued;
+use crate::authority::IssuedCertificate;
 
 /// An X.509 v1 certificate (RFC 5280 §4.1): no extensions, so no names. Its signature is made up.
-pub(crate) fn issue() -> Issued {
+pub(crate) fn issue() -> IssuedCertificate {
     let key = KeyPair::generate().unwrap();
     let algorithm = der(0x30, &[b"\x06\x08\x2a\x86\x48\xce\x3d\x04\x03\x02"]);
     let (serial, nobody, signature) = (der(2, &[&[1]]), der(0x30, &[]), der(3, &[&[0; 9]]));
@@ -16,7 +16,7 @@ pub(crate) fn issue() -> Issued {
     let body = der(0x30, &[&serial, &algorithm, &nobody, &years, &nobody, &public]);
     let certificate = STANDARD.encode(der(0x30, &[&body, &algorithm, &signature]));
     let certificate = format!("-----BEGIN CERTIFICATE-----\n{certificate}\n-----END CERTIFICATE-----\n");
-    Issued { certificate, key: key.serialize_pem() }
+    IssuedCertificate { certificate, key: key.serialize_pem() }
 }
 
 fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {

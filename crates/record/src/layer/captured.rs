@@ -14,17 +14,17 @@ use super::Recorder;
 use crate::call::{self, Failure, Field, Message, Reason, StreamEvent, unix_nanos};
 
 /// A call that may be recorded when it has ended.
-pub(super) struct Pending(Option<Box<Watched>>);
+pub(super) struct Pending(Option<Box<PendingCall>>);
 
-struct Watched {
+struct PendingCall {
     recorder: Recorder,
     sampled: bool,
     start: Instant,
-    captured: Captured,
+    captured: CapturedCall,
 }
 
 /// The parts of a recorded call. The recorder's thread encodes them.
-pub(super) struct Captured {
+pub(super) struct CapturedCall {
     arrival: SystemTime,
     side: Side,
     protocol: Protocol,
@@ -76,7 +76,7 @@ impl Pending {
             None => host.into(),
             Some(port) => format!("{host}:{port}").into_boxed_str(),
         });
-        let captured = Captured {
+        let captured = CapturedCall {
             arrival: SystemTime::now() - queued,
             side: call.side(),
             protocol: call.protocol(),
@@ -102,7 +102,7 @@ impl Pending {
             weight: 1.0,
             reason: Reason::Sampled,
         };
-        Self(Some(Box::new(Watched { recorder: (*recorder).clone(), sampled, start, captured })))
+        Self(Some(Box::new(PendingCall { recorder: (*recorder).clone(), sampled, start, captured })))
     }
 
     /// A call that its handler completes. See [`Recorder::begin`].
@@ -125,7 +125,7 @@ impl Pending {
             Some(body) => Body { bytes: detached(&body.bytes), ..body.clone() },
             None => Body::new(call.format(), Bytes::new()),
         };
-        let captured = Captured {
+        let captured = CapturedCall {
             arrival: SystemTime::now() - queued,
             side: Side::Server,
             protocol: call.protocol(),
@@ -151,7 +151,7 @@ impl Pending {
             weight: 1.0,
             reason: Reason::Sampled,
         };
-        Self(Some(Box::new(Watched { recorder: recorder.clone(), sampled, start, captured })))
+        Self(Some(Box::new(PendingCall { recorder: recorder.clone(), sampled, start, captured })))
     }
 
     /// Adds a message of a stream.
@@ -222,9 +222,9 @@ impl Drop for Pending {
     }
 }
 
-impl Watched {
+impl PendingCall {
     /// `fill` adds the known parts of the response.
-    fn record(self: Box<Self>, failure: Option<Status>, fill: impl FnOnce(&mut Captured)) {
+    fn record(self: Box<Self>, failure: Option<Status>, fill: impl FnOnce(&mut CapturedCall)) {
         let Self { recorder, sampled, start, mut captured } = *self;
         let shared = &*recorder.0;
         captured.took = start.elapsed();
@@ -259,7 +259,7 @@ fn detached(bytes: &Bytes) -> Bytes {
 
 const SMALL: usize = 4096;
 
-impl Captured {
+impl CapturedCall {
     /// Returns the approximate memory of the waiting call.
     pub(super) fn footprint(&self) -> usize {
         let metadata = [&self.metadata, &self.response_metadata, &self.trailers];

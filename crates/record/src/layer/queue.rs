@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::RecorderStats;
-use super::captured::Captured;
+use super::captured::CapturedCall;
 use super::schemas::Schemas;
 
 /// Queue with a limit in bytes. Pushing rarely wakes the thread, since waking costs more than the rest of a push: while
@@ -22,7 +22,7 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct Inner {
-    calls: Vec<Captured>,
+    calls: Vec<CapturedCall>,
     /// Schemas that replace the thread's own from the next calls on.
     schemas: Option<Schemas>,
     bytes: usize,
@@ -32,11 +32,11 @@ struct Inner {
 }
 
 /// Items that the thread receives.
-pub(super) enum Received {
+pub(super) enum QueueItem {
     /// Calls, perhaps none.
-    Calls(Vec<Captured>),
+    Calls(Vec<CapturedCall>),
     /// The last calls.
-    Closed(Vec<Captured>),
+    Closed(Vec<CapturedCall>),
 }
 
 impl Queue {
@@ -53,7 +53,7 @@ impl Queue {
     }
 
     /// Adds a call, or counts it if there is no room.
-    pub(super) fn push(&self, call: Captured) {
+    pub(super) fn push(&self, call: CapturedCall) {
         let size = call.footprint();
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if inner.closed {
@@ -85,7 +85,7 @@ impl Queue {
     }
 
     /// Waits a moment for calls; without any for a while, until there is one.
-    pub(super) fn receive(&self, may_sleep: bool) -> Received {
+    pub(super) fn receive(&self, may_sleep: bool) -> QueueItem {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if may_sleep && inner.calls.is_empty() && !inner.closed {
             inner.sleeping = true;
@@ -100,8 +100,8 @@ impl Queue {
         let calls = std::mem::take(&mut inner.calls);
         inner.bytes = 0;
         match inner.closed {
-            true => Received::Closed(calls),
-            false => Received::Calls(calls),
+            true => QueueItem::Closed(calls),
+            false => QueueItem::Calls(calls),
         }
     }
 

@@ -10,9 +10,9 @@ use bytes::Bytes;
 use polyrpc_payload::schema::Message;
 
 use super::RecorderStats;
-use super::captured::Captured;
+use super::captured::CapturedCall;
 use super::files::{FileOptions, Files};
-use super::queue::{Queue, Received};
+use super::queue::{Queue, QueueItem};
 use super::schemas::{self, Schemas};
 use crate::call::{Loss, unix_nanos};
 use crate::redact::Redaction;
@@ -24,7 +24,7 @@ pub(super) struct Setup {
     writer: Option<Writer<File>>,
     schemas: Schemas,
     /// Schema and messages of known methods.
-    methods: HashMap<(String, String), Option<Declared>>,
+    methods: HashMap<(String, String), Option<DeclaredMethod>>,
     redaction: Redaction,
     /// Calls in the block that is not written yet.
     unwritten: u64,
@@ -37,7 +37,7 @@ pub(super) struct Setup {
 
 /// Declaration of a method.
 #[derive(Clone)]
-struct Declared {
+struct DeclaredMethod {
     schema: usize,
     input: Message,
     output: Message,
@@ -78,8 +78,8 @@ impl Setup {
                 self.methods.clear();
             }
             match received {
-                Received::Calls(calls) => self.take(queue, calls),
-                Received::Closed(calls) => {
+                QueueItem::Calls(calls) => self.take(queue, calls),
+                QueueItem::Closed(calls) => {
                     self.take(queue, calls);
                     self.finish(queue);
                     return;
@@ -93,7 +93,7 @@ impl Setup {
         RecorderStats { recorded: queue.stats().recorded, ..self.told }
     }
 
-    fn take(&mut self, queue: &Queue, calls: Vec<Captured>) {
+    fn take(&mut self, queue: &Queue, calls: Vec<CapturedCall>) {
         for call in calls {
             self.call(queue, call);
         }
@@ -104,7 +104,7 @@ impl Setup {
         }
     }
 
-    fn call(&mut self, queue: &Queue, captured: Captured) {
+    fn call(&mut self, queue: &Queue, captured: CapturedCall) {
         if !self.is_open(queue) {
             queue.count_not_written(1);
             return;
@@ -138,14 +138,14 @@ impl Setup {
         }
     }
 
-    fn declared(&mut self, service: &str, method: &str) -> Option<Declared> {
+    fn declared(&mut self, service: &str, method: &str) -> Option<DeclaredMethod> {
         let key = (service.to_owned(), method.to_owned());
         if let Some(known) = self.methods.get(&key) {
             return known.clone();
         }
         let found = self.schemas.iter().enumerate().find_map(|(schema, (_, pool))| {
             let method = pool.service(service)?.methods().find(|declared| declared.name() == method)?;
-            Some(Declared { schema, input: method.input(), output: method.output() })
+            Some(DeclaredMethod { schema, input: method.input(), output: method.output() })
         });
         // Callers choose the names of calls to a fallback, and their length.
         if self.methods.len() < MAX_METHODS && service.len() + method.len() <= MAX_NAME {

@@ -23,7 +23,7 @@ struct Writer<'s> {
 }
 
 /// A value stored inline in a table.
-enum Placed {
+enum FieldValue {
     Inline(Vec<u8>, usize),
     Elsewhere(Offset<()>),
 }
@@ -53,14 +53,14 @@ impl Writer<'_> {
         }
         // The widest first, which minimises padding.
         places.sort_by_key(|(_, placed)| match placed {
-            Placed::Inline(bytes, _) => std::cmp::Reverse(bytes.len()),
-            Placed::Elsewhere(_) => std::cmp::Reverse(4),
+            FieldValue::Inline(bytes, _) => std::cmp::Reverse(bytes.len()),
+            FieldValue::Elsewhere(_) => std::cmp::Reverse(4),
         });
         let mut table = self.builder.table::<Opaque>();
         for (id, placed) in places {
             match placed {
-                Placed::Inline(bytes, align) => table.put_bytes(id, &bytes, align),
-                Placed::Elsewhere(target) => table.refer(id, target),
+                FieldValue::Inline(bytes, align) => table.put_bytes(id, &bytes, align),
+                FieldValue::Elsewhere(target) => table.refer(id, target),
             }
         }
         Ok(table.end())
@@ -71,7 +71,7 @@ impl Writer<'_> {
         field: &Field,
         value: &Value,
         object: &Map<String, Value>,
-        places: &mut Vec<(u16, Placed)>,
+        places: &mut Vec<(u16, FieldValue)>,
     ) -> Result<(), String> {
         let kinds = || {
             let name = format!("{}_type", field.name);
@@ -80,8 +80,8 @@ impl Writer<'_> {
         let placed = match &field.ty {
             Type::Union(union) => {
                 let (kind, target) = self.union(*union, kinds()?, value)?;
-                places.push((field.id - 1, Placed::Inline(vec![kind], 1)));
-                Placed::Elsewhere(target)
+                places.push((field.id - 1, FieldValue::Inline(vec![kind], 1)));
+                FieldValue::Elsewhere(target)
             }
             Type::Vector(element) if is_union(element) => {
                 let Type::Union(union) = **element else { return Err("want unions".into()) };
@@ -96,18 +96,18 @@ impl Writer<'_> {
                     targets.push(target);
                 }
                 let numbers = self.builder.vector_bytes(numbers.len(), &numbers, 1);
-                places.push((field.id - 1, Placed::Elsewhere(numbers)));
-                Placed::Elsewhere(self.builder.offsets(&targets).untyped())
+                places.push((field.id - 1, FieldValue::Elsewhere(numbers)));
+                FieldValue::Elsewhere(self.builder.offsets(&targets).untyped())
             }
-            Type::Vector(element) => Placed::Elsewhere(match (field.nested, value) {
+            Type::Vector(element) => FieldValue::Elsewhere(match (field.nested, value) {
                 (Some(table), Value::Object(_)) => {
                     let bytes = message(self.schema, table, value, self.style)?;
                     self.builder.vector_bytes(bytes.len(), &bytes, 8)
                 }
                 _ => self.vector(element, value, field.hash)?,
             }),
-            Type::Text => Placed::Elsewhere(self.builder.string(text(value)?).untyped()),
-            Type::Table(table) => Placed::Elsewhere(self.table(*table, value)?.untyped()),
+            Type::Text => FieldValue::Elsewhere(self.builder.string(text(value)?).untyped()),
+            Type::Table(table) => FieldValue::Elsewhere(self.table(*table, value)?.untyped()),
             ty => {
                 let (size, align) = self.schema.inline(ty);
                 let mut bytes = vec![0; size];
@@ -126,7 +126,7 @@ impl Writer<'_> {
                 {
                     return Ok(());
                 }
-                Placed::Inline(bytes, align)
+                FieldValue::Inline(bytes, align)
             }
         };
         places.push((field.id, placed));

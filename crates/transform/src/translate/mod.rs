@@ -12,5 +12,5 @@ mod translator_error;
 
 pub use self::method::MethodSchema;
 pub use self::schemas::Schemas;
-pub use self::translator::{OnLoss, Options, Translated, Translator};
+pub use self::translator::{OnLoss, Options, Translation, Translator};
 pub use self::translator_error::{Reason, TranslatorError};

@@ -15,7 +15,7 @@ pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 pub use stream::StreamLimits;
 
 use polyrpc_core::protocol::{Capabilities, MetadataSupport, Scheme, Streams, by_magic};
-use polyrpc_core::{Carrier, Descriptor, Detected, Format, Json};
+use polyrpc_core::{Carrier, Descriptor, Detection, Format, Json};
 
 /// Descriptor of the protocol.
 pub static DESCRIPTOR: Descriptor = Descriptor {
@@ -39,6 +39,6 @@ fn prefer(format: Format) -> Format {
 
 /// Whether a connection that starts with `start` uses this protocol. Frames of streams are accepted too: they share
 /// connections with calls.
-pub fn recognise(start: &[u8]) -> Detected {
+pub fn recognise(start: &[u8]) -> Detection {
     by_magic(frame::Kind::Rpc.magic(), start).or(|| by_magic(frame::Kind::Stream.magic(), start))
 }

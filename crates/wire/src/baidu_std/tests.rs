@@ -10,7 +10,7 @@ use polyrpc_core::session::server::{Housekeeping as _, Streaming as _, Ticket as
 use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
 use polyrpc_core::testing::{Pair, assert_bytes, assert_case, hex, record_events, sole_reply};
 use polyrpc_core::{
-    Call, CallId, Checksum, Code, Compression, Credential, Detected, Fault, Format, Head, Json, Limits,
+    Call, CallId, Checksum, Code, Compression, Credential, Detection, Fault, Format, Head, Json, Limits,
     Metadata, Outbox, Reply, Retry, Status, Violation, session, testing,
 };
 
@@ -148,10 +148,10 @@ mod recognition {
     #[test]
     fn calls_and_streams_are_detected_by_their_magic() {
         for magic in [b"PRPC", b"STRM"] {
-            assert_eq!(recognise(magic), Detected::Is(()));
-            assert_eq!(recognise(&magic[..2]), Detected::NeedMore);
+            assert_eq!(recognise(magic), Detection::Is(()));
+            assert_eq!(recognise(&magic[..2]), Detection::NeedMore);
         }
-        assert_eq!(recognise(b"PRPX"), Detected::Unknown);
+        assert_eq!(recognise(b"PRPX"), Detection::Unknown);
     }
 
     #[test]

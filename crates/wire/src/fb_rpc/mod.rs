@@ -13,7 +13,7 @@ pub use frame::Magic;
 pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 
 use polyrpc_core::protocol::{Capabilities, Parameter, Parameters, Scheme, by_magic};
-use polyrpc_core::{Descriptor, Detected};
+use polyrpc_core::{Descriptor, Detection};
 
 /// Descriptor of the protocol.
 pub static DESCRIPTOR: Descriptor = Descriptor {
@@ -38,6 +38,6 @@ pub fn version(parameters: &Parameters) -> (Magic, ServiceHash) {
 }
 
 /// Whether a connection that starts with `start` uses this protocol, with either magic.
-pub fn recognise(start: &[u8]) -> Detected {
+pub fn recognise(start: &[u8]) -> Detection {
     by_magic(Magic::Frpc.letters(), start).or(|| by_magic(Magic::Brpc.letters(), start))
 }

@@ -13,7 +13,7 @@ use polyrpc_core::testing::{
     hex, record_events, sole_reply,
 };
 use polyrpc_core::{
-    Call, CallId, Checksum, Code, Compression, Credential, Detected, Format, Head, Limits, Outbox, Reply,
+    Call, CallId, Checksum, Code, Compression, Credential, Detection, Format, Head, Limits, Outbox, Reply,
     Status,
 };
 use serde_json::Value;
@@ -99,10 +99,10 @@ fn every_response_vector_is_read_and_rewritten() {
 #[test]
 fn both_magics_are_detected() {
     for start in [&b"FRPC"[..], b"BRPC", b"FRPC\0\0"] {
-        assert_eq!(recognise(start), Detected::Is(()));
+        assert_eq!(recognise(start), Detection::Is(()));
     }
-    assert_eq!(recognise(b"FR"), Detected::NeedMore);
-    assert_eq!(recognise(b"PRPC"), Detected::Unknown);
+    assert_eq!(recognise(b"FR"), Detection::NeedMore);
+    assert_eq!(recognise(b"PRPC"), Detection::Unknown);
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(crate) struct MalformedBase64;
 
 /// Result of decoding a piece of text.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Decoded {
+pub(crate) struct DecodedText {
     pub(crate) bytes: Bytes,
     /// By how many bytes the consumed text was longer. The characters of an incomplete group count once the group is
     /// complete.
@@ -29,7 +29,7 @@ pub(crate) struct Decoded {
 
 impl Decoder {
     /// Decodes a piece.
-    pub(crate) fn push(&mut self, text: &[u8]) -> Result<Decoded, MalformedBase64> {
+    pub(crate) fn push(&mut self, text: &[u8]) -> Result<DecodedText, MalformedBase64> {
         let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 3);
         let before = self.pending();
         let mut rest = text;
@@ -43,7 +43,7 @@ impl Decoder {
             };
         }
         let used = (before + text.len()).saturating_sub(self.pending());
-        Ok(Decoded { overhead: used.saturating_sub(bytes.len()), bytes: bytes.into() })
+        Ok(DecodedText { overhead: used.saturating_sub(bytes.len()), bytes: bytes.into() })
     }
 
     /// Finishes the text; its last padding may be missing.

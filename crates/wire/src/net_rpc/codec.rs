@@ -1,7 +1,7 @@
 //! Codecs of a server's connections, and their detection from the first bytes.
 
 use polyrpc_core::protocol::Parameters;
-use polyrpc_core::{Detected, Format, Json};
+use polyrpc_core::{Detection, Format, Json};
 
 /// Encoding of headers and bodies. Both sides must be configured alike: the wire format does not identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -69,17 +69,17 @@ impl Codec {
 
     /// Detects the codec of a connection from its first bytes. The length-prefixed codecs may start with any byte, so
     /// that none of them is ever detected.
-    pub(super) fn recognise(start: &[u8]) -> Detected<Self> {
+    pub(super) fn recognise(start: &[u8]) -> Detection<Self> {
         let blank = start.iter().take_while(|byte| is_blank(**byte)).count();
         match start.get(blank..) {
-            _ if blank >= MOST_BLANK => Detected::Unknown,
-            None | Some([]) => Detected::NeedMore,
-            Some([b'{', ..]) => Detected::Is(Self::Json),
-            Some(_) if blank > 0 => Detected::Unknown,
-            Some([0x81..=0x8f]) => Detected::NeedMore,
-            Some([0x81..=0x8f, 0xa0..=0xbf | 0xd9..=0xdb, ..]) => Detected::Is(Self::MessagePack),
+            _ if blank >= MOST_BLANK => Detection::Unknown,
+            None | Some([]) => Detection::NeedMore,
+            Some([b'{', ..]) => Detection::Is(Self::Json),
+            Some(_) if blank > 0 => Detection::Unknown,
+            Some([0x81..=0x8f]) => Detection::NeedMore,
+            Some([0x81..=0x8f, 0xa0..=0xbf | 0xd9..=0xdb, ..]) => Detection::Is(Self::MessagePack),
             Some([length, id @ ..]) if DEFINITION.contains(length) => recognise_gob(id),
-            Some(_) => Detected::Unknown,
+            Some(_) => Detection::Unknown,
         }
     }
 }
@@ -87,22 +87,22 @@ impl Codec {
 /// A gob stream starts with the definition of the header's struct: a message long enough to contain its field names and
 /// too short for a multi-byte length, the negated id of a type, then the field delta that leads to `StructT` in a
 /// `wireType` (Go `encoding/gob/doc.go`).
-fn recognise_gob(id: &[u8]) -> Detected<Codec> {
+fn recognise_gob(id: &[u8]) -> Detection<Codec> {
     let (lowest, rest) = match id {
-        [] => return Detected::NeedMore,
+        [] => return Detection::NeedMore,
         [id @ 0x7f, rest @ ..] => (*id, rest),
         [width @ 0xfc..=0xff, rest @ ..] => match rest.split_at_checked(width.wrapping_neg().into()) {
             Some(([.., lowest], rest)) => (*lowest, rest),
-            _ => return Detected::NeedMore,
+            _ => return Detection::NeedMore,
         },
-        _ => return Detected::Unknown,
+        _ => return Detection::Unknown,
     };
     match rest {
         // A number whose lowest bit is not set is not negative.
-        _ if lowest & 1 == 0 => Detected::Unknown,
-        [] => Detected::NeedMore,
-        [STRUCT_T, ..] => Detected::Is(Codec::Gob),
-        _ => Detected::Unknown,
+        _ if lowest & 1 == 0 => Detection::Unknown,
+        [] => Detection::NeedMore,
+        [STRUCT_T, ..] => Detection::Is(Codec::Gob),
+        _ => Detection::Unknown,
     }
 }
 
@@ -150,9 +150,9 @@ mod tests {
             (&hex("82a353"), Codec::MessagePack),
             (&hex("83d90d"), Codec::MessagePack),
         ] {
-            assert_eq!(Codec::recognise(start), Detected::Is(codec), "{}", start.escape_ascii());
+            assert_eq!(Codec::recognise(start), Detection::Is(codec), "{}", start.escape_ascii());
             for end in 0..start.len() - 1 {
-                assert_ne!(Codec::recognise(&start[..end]), Detected::Unknown, "{}", start.escape_ascii());
+                assert_ne!(Codec::recognise(&start[..end]), Detection::Unknown, "{}", start.escape_ascii());
             }
         }
     }
@@ -176,7 +176,7 @@ mod tests {
             &hex("8080"),
             &hex("160301"),
         ] {
-            assert_eq!(Codec::recognise(start), Detected::Unknown, "{}", start.escape_ascii());
+            assert_eq!(Codec::recognise(start), Detection::Unknown, "{}", start.escape_ascii());
         }
     }
 }

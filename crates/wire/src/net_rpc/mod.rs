@@ -23,7 +23,7 @@ pub(crate) use http_handshake::CONNECTED;
 pub(crate) use page::PAGE_PATH;
 
 use polyrpc_core::protocol::{Connect, Dialect, Parameter, Parameters, Scheme};
-use polyrpc_core::{Descriptor, Detected};
+use polyrpc_core::{Descriptor, Detection};
 
 /// Descriptor of the protocol.
 pub static DESCRIPTOR: Descriptor = Descriptor {
@@ -45,6 +45,6 @@ fn dialect(scheme: &'static str, parameters: &Parameters) -> Result<Dialect, Str
 
 /// Whether a connection that starts with `start` uses this protocol, with one of the codecs that can be detected: gob,
 /// JSON or MessagePack.
-pub fn recognise(start: &[u8]) -> Detected {
+pub fn recognise(start: &[u8]) -> Detection {
     Codec::recognise(start).map(|_| ())
 }

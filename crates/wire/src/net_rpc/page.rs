@@ -11,10 +11,13 @@ pub(crate) const PAGE_PATH: &str = "/debug/rpc";
 pub fn page(services: &[(String, Vec<String>)]) -> String {
     let mut page = "<html>\n<body>\n<title>Services</title>\n".to_owned();
     for (service, methods) in services {
-        let _ =
-            write!(page, "<hr>\nService {}\n<hr>\n<table>\n<th align=center>Method</th>\n", Escaped(service));
+        let _ = write!(
+            page,
+            "<hr>\nService {}\n<hr>\n<table>\n<th align=center>Method</th>\n",
+            EscapedName(service)
+        );
         for method in methods {
-            let _ = writeln!(page, "<tr><td align=left font=fixed>{}</td></tr>", Escaped(method));
+            let _ = writeln!(page, "<tr><td align=left font=fixed>{}</td></tr>", EscapedName(method));
         }
         page.push_str("</table>\n");
     }
@@ -23,9 +26,9 @@ pub fn page(services: &[(String, Vec<String>)]) -> String {
 }
 
 /// A name escaped for HTML.
-struct Escaped<'n>(&'n str);
+struct EscapedName<'n>(&'n str);
 
-impl std::fmt::Display for Escaped<'_> {
+impl std::fmt::Display for EscapedName<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.chars().try_for_each(|char| match char {
             '<' => f.write_str("&lt;"),

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::server::Incomplete;
 use polyrpc_core::session::{ClientEvent, NotFound, Refusals, ServerEvent};
 use polyrpc_core::{
-    Call, CallId, Compression, Credential, Detected, Format, Head, Limits, Outbox, Reply, Status, Violation,
+    Call, CallId, Compression, Credential, Detection, Format, Head, Limits, Outbox, Reply, Status, Violation,
     session,
 };
 
@@ -58,12 +58,12 @@ impl Server {
     }
 
     /// Detects the codec, if that was not done yet.
-    fn listen(&mut self, inbox: &BytesMut) -> Detected<Codec> {
+    fn listen(&mut self, inbox: &BytesMut) -> Detection<Codec> {
         if let Some(state) = &self.state {
-            return Detected::Is(state.codec);
+            return Detection::Is(state.codec);
         }
         let detected = Codec::recognise(inbox);
-        if let Detected::Is(codec) = detected {
+        if let Detection::Is(codec) = detected {
             self.state = Some(CodecState::new(codec, &self.config.limits));
         }
         detected
@@ -96,9 +96,9 @@ impl session::Server for Server {
         // Released first: an idle connection keeps no message, and the inbox may reuse its memory.
         self.method = Bytes::new();
         let codec = match self.listen(inbox) {
-            Detected::Is(codec) => codec,
-            Detected::NeedMore => return Ok(None),
-            Detected::Unknown => return Ok(Some(ServerEvent::Foreign)),
+            Detection::Is(codec) => codec,
+            Detection::NeedMore => return Ok(None),
+            Detection::Unknown => return Ok(Some(ServerEvent::Foreign)),
         };
         let Some(request) = self.next_request(inbox, out)? else { return Ok(None) };
         let Request { name, id, body, positional, malformed } = request;

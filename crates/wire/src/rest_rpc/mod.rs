@@ -24,7 +24,7 @@ pub use version::{ByteOrder, UnknownVersion, Version};
 use std::time::Duration;
 
 use polyrpc_core::protocol::{Capabilities, Dialect, Parameter, Parameters, Scheme};
-use polyrpc_core::{Descriptor, Detected};
+use polyrpc_core::{Descriptor, Detection};
 
 /// Descriptor of the protocol.
 pub static DESCRIPTOR: Descriptor = Descriptor {
@@ -78,7 +78,7 @@ fn dialect(scheme: &'static str, parameters: &Parameters) -> Result<Dialect, Str
 }
 
 /// Whether a connection that starts with `start` uses this protocol, in a version that [`version()`] detects.
-pub fn recognise(start: &[u8]) -> Detected {
+pub fn recognise(start: &[u8]) -> Detection {
     detect_header(start).map(|_| ())
 }
 
@@ -89,31 +89,31 @@ pub fn recognise(start: &[u8]) -> Detected {
 /// [v0.21]: Version::V0_21
 pub fn version(start: &[u8]) -> Option<Version> {
     match detect_header(start) {
-        Detected::Is(version) => Some(version),
-        Detected::NeedMore | Detected::Unknown => None,
+        Detection::Is(version) => Some(version),
+        Detection::NeedMore | Detection::Unknown => None,
     }
 }
 
 /// The first bytes of both headers decide, together with bytes 8 to 15: up to v0.20 an id, which calls have but
 /// heartbeats and subscriptions do not; since then a sequence number, which is always 0.
-fn detect_header(start: &[u8]) -> Detected<Version> {
+fn detect_header(start: &[u8]) -> Detection<Version> {
     // Byte 1 is the kind up to v0.20, and a version, 0, since then.
     let begins = [|byte| byte == frame::MAGIC, |byte| byte <= 1];
     if !start.iter().zip(begins).all(|(byte, fits)| fits(*byte)) {
-        return Detected::Unknown;
+        return Detection::Unknown;
     }
     let Some((&[_, first, second, third, n0, n1, n2, n3], rest)) = start.split_first_chunk() else {
-        return Detected::NeedMore;
+        return Detection::NeedMore;
     };
     // The length of the body up to v0.20, the number of the function since then.
     let number = u32::from_le_bytes([n0, n1, n2, n3]);
-    let Some(&id) = rest.first_chunk() else { return Detected::NeedMore };
+    let Some(&id) = rest.first_chunk() else { return Detection::NeedMore };
     match ([first, second, third], u64::from_le_bytes(id)) {
         ([0, 0, 0], 0) if number != 0 => newest(start),
         ([0, 0, 1], 0) => newest(start),
         // The peer's compiler does not initialize the padding: then only the id identifies a call.
         ([_, 0, 0], _) | (_, 1..) => older(start, number as usize),
-        _ => Detected::Unknown,
+        _ => Detection::Unknown,
     }
 }
 
@@ -121,28 +121,28 @@ fn detect_header(start: &[u8]) -> Detected<Version> {
 /// starts at byte 20, where December 2022 has a part of the name and February 2023 has padding.
 ///
 /// A heartbeat has no body, so the next message starts there.
-fn older(start: &[u8], length: usize) -> Detected<Version> {
+fn older(start: &[u8], length: usize) -> Detection<Version> {
     if length >= frame::MAX_BODY {
-        return Detected::Unknown;
+        return Detection::Unknown;
     }
     let Some(body) = start.get(Version::V0_20.header()..).filter(|body| !body.is_empty()) else {
-        return Detected::NeedMore;
+        return Detection::NeedMore;
     };
     let fits = match length {
         0 => body.first() == Some(&frame::MAGIC),
         _ => matches!(body.first(), Some(0x90..=0x9f | 0xdc | 0xdd)),
     };
-    if fits { Detected::Is(Version::V0_20) } else { Detected::Unknown }
+    if fits { Detection::Is(Version::V0_20) } else { Detection::Unknown }
 }
 
 /// Detects v0.21 by the header fields that are always 0, and by a plausible length.
-fn newest(start: &[u8]) -> Detected<Version> {
+fn newest(start: &[u8]) -> Detection<Version> {
     let unused =
         |range: std::ops::Range<usize>| start.iter().take(range.end).skip(range.start).all(|byte| *byte == 0);
     // Sequence number, upper half of the length, length of the attachment.
     if !unused(8..16) || !unused(20..32) {
-        return Detected::Unknown;
+        return Detection::Unknown;
     }
     let newest = Version::default();
-    if start.len() < newest.header() { Detected::NeedMore } else { Detected::Is(newest) }
+    if start.len() < newest.header() { Detection::NeedMore } else { Detection::Is(newest) }
 }

@@ -12,7 +12,9 @@ use polyrpc_core::testing::{
     Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
     hex, sole_reply,
 };
-use polyrpc_core::{Call, CallId, Code, Detected, Format, Limits, Outbox, Push, Reply, Retry, Status, Topic};
+use polyrpc_core::{
+    Call, CallId, Code, Detection, Format, Limits, Outbox, Push, Reply, Retry, Status, Topic,
+};
 use serde_json::Value;
 
 use super::{ByteOrder, Client, ClientConfig, Functions, Server, ServerConfig, Ticket, Version, version};
@@ -701,11 +703,11 @@ fn version_is_detected_by_the_first_bytes_of_every_capture() {
                 assert_eq!(told, Some(vector.version), "{}", vector.name);
                 for end in 0..bytes.len() {
                     let guess = sniff(&bytes[..end], &Protocol::ALL);
-                    assert_ne!(guess, Detected::Unknown, "{} bytes of {}", end, vector.name);
+                    assert_ne!(guess, Detection::Unknown, "{} bytes of {}", end, vector.name);
                     let early = version(&bytes[..end]);
                     assert!(early.is_none() || early == told, "{} bytes of {}", end, vector.name);
                 }
-                assert_eq!(sniff(&bytes, &Protocol::ALL), Detected::Is(Protocol::RestRpc));
+                assert_eq!(sniff(&bytes, &Protocol::ALL), Detection::Is(Protocol::RestRpc));
             }
             _ => assert_ne!(told, Some(Version::V0_20), "{}", vector.name),
         }
@@ -718,7 +720,7 @@ fn call_of_v0_20_is_detected_with_any_padding() {
         let call = hex(&format!("2700{padding} 03000000 0100000000000000 fc78ec34 920708"));
         assert_eq!(version(&call), Some(Version::V0_20), "{padding}");
         for end in 0..call.len() {
-            assert_ne!(sniff(&call[..end], &Protocol::ALL), Detected::Unknown, "{end} bytes, {padding}");
+            assert_ne!(sniff(&call[..end], &Protocol::ALL), Detection::Unknown, "{end} bytes, {padding}");
         }
     }
 }
@@ -737,7 +739,7 @@ fn ambiguous_bytes_match_no_version() {
         "2700abcd 03000000 0100000000000000 fc78ec34 070809",
         "2700abcd 0000a000 0100000000000000 fc78ec34 920708",
     ] {
-        assert_eq!(sniff(&hex(front), &Protocol::ALL), Detected::Unknown, "{front}");
+        assert_eq!(sniff(&hex(front), &Protocol::ALL), Detection::Unknown, "{front}");
     }
     // A big-endian call with a body.
     assert_eq!(version(&hex("2700000034ec78fc000000000000000000000000000000120000000000000000")), None);

@@ -16,7 +16,7 @@ pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 pub use status::no_codec;
 
 use polyrpc_core::protocol::{Capabilities, Connect, MetadataSupport, Scheme, by_magic};
-use polyrpc_core::{Carrier, Descriptor, Detected, Format, Status};
+use polyrpc_core::{Carrier, Descriptor, Detection, Format, Status};
 
 /// Descriptor of the protocol.
 pub static DESCRIPTOR: Descriptor = Descriptor {
@@ -48,6 +48,6 @@ pub(crate) fn failure(text: &str) -> Status {
 }
 
 /// Whether a connection that starts with `start` uses this protocol.
-pub fn recognise(start: &[u8]) -> Detected {
+pub fn recognise(start: &[u8]) -> Detection {
     by_magic(&[frame::MAGIC], start)
 }

@@ -226,9 +226,9 @@ impl fmt::Display for Measure {
 
 /// A histogram takes much more memory than its encoding, so that a small file could fill it.
 pub(super) fn bounded<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Cell>, D::Error> {
-    struct Bounded;
+    struct CellsVisitor;
 
-    impl<'de> serde::de::Visitor<'de> for Bounded {
+    impl<'de> serde::de::Visitor<'de> for CellsVisitor {
         type Value = Vec<Cell>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -247,7 +247,7 @@ pub(super) fn bounded<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<
         }
     }
 
-    deserializer.deserialize_seq(Bounded)
+    deserializer.deserialize_seq(CellsVisitor)
 }
 
 const MAX_CELLS: usize = 500;

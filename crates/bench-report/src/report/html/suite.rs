@@ -4,7 +4,7 @@ use super::markup::Html;
 use super::run::{metadata, verdict};
 use crate::model::{Chart, Entry, Key, Measure, Suite, Table};
 use crate::report::suite::{
-    Here, Judged, MEASURES, chart_svg, duels, expected_by_chance, here, judge, missing, ratio_svg,
+    Here, JudgedRatio, MEASURES, chart_svg, duels, expected_by_chance, here, judge, missing, ratio_svg,
 };
 
 pub(super) fn write(page: &mut Html, suite: &Suite) {
@@ -113,7 +113,7 @@ fn comparison_figure(suite: &Suite, entry: &Entry) -> Option<Here> {
 }
 
 /// Ratios as dots with whiskers, and as a table.
-fn ratios(page: &mut Html, title: &str, judged: &[Judged], has_published: bool) {
+fn ratios(page: &mut Html, title: &str, judged: &[JudgedRatio], has_published: bool) {
     if judged.is_empty() {
         return;
     }

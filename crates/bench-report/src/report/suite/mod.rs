@@ -33,7 +33,7 @@ pub(super) struct RatioHere {
 
 /// A ratio, and what follows from it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Judged {
+pub(super) struct JudgedRatio {
     pub(super) name: String,
     pub(super) published: Option<Published>,
     /// The ratio here, or why there is none.
@@ -101,13 +101,13 @@ fn noise(suite: &Suite, case: &str, round: u64) -> Noise {
 }
 
 /// A ratio of the document beside the one here.
-pub(super) fn judge(suite: &Suite, row: &RatioRow) -> Judged {
+pub(super) fn judge(suite: &Suite, row: &RatioRow) -> JudgedRatio {
     let here = ratio(suite, &row.of, &row.to);
     let (verdict, is_good) = match &here {
         Err(reason) => (format!("not measured: {reason}"), None),
         Ok(here) => agreement(row.published, &here.comparison),
     };
-    Judged { name: row.name.clone(), published: row.published, here, verdict, is_good }
+    JudgedRatio { name: row.name.clone(), published: row.published, here, verdict, is_good }
 }
 
 fn agreement(published: Option<Published>, here: &Comparison) -> (String, Option<bool>) {
@@ -137,7 +137,7 @@ fn here_is_farther(published: Published, here: &Comparison, is_above: bool) -> b
 }
 
 /// A pair beside its reference: who is better.
-pub(super) fn duel(suite: &Suite, pair: &str, reference: &str, case: &str, measure: Measure) -> Judged {
+pub(super) fn duel(suite: &Suite, pair: &str, reference: &str, case: &str, measure: Measure) -> JudgedRatio {
     let key = |pair: &str| Key { pair: pair.to_owned(), case: case.to_owned(), measure };
     let here = ratio(suite, &key(pair), &key(reference));
     let (verdict, is_good) = match &here {
@@ -149,11 +149,11 @@ pub(super) fn duel(suite: &Suite, pair: &str, reference: &str, case: &str, measu
         },
     };
     let name = suite.case(case).map_or_else(|| case.to_owned(), |case| case.name.clone());
-    Judged { name, published: None, here, verdict, is_good }
+    JudgedRatio { name, published: None, here, verdict, is_good }
 }
 
 /// A duel of each pair that has a reference, under each case: the pair, its reference, and the judged cases.
-pub(super) fn duels(suite: &Suite, measure: Measure) -> Vec<(String, String, Vec<Judged>)> {
+pub(super) fn duels(suite: &Suite, measure: Measure) -> Vec<(String, String, Vec<JudgedRatio>)> {
     let pairs = suite.pairs.iter().filter_map(|pair| Some((pair, suite.pair(pair.reference.as_deref()?)?)));
     pairs
         .map(|(pair, reference)| {
@@ -204,7 +204,7 @@ impl Here {
     }
 }
 
-impl Judged {
+impl JudgedRatio {
     /// The published ratio, or a dash.
     pub(super) fn published(&self) -> String {
         match self.published {

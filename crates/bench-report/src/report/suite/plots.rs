@@ -1,6 +1,6 @@
 //! Plots of a suite.
 
-use super::{Judged, here, judge};
+use super::{JudgedRatio, here, judge};
 use crate::figure::{Bar, BarGroup, DotRow, Svg, bars, dots};
 use crate::model::{Chart, Key, Measure, Suite};
 use crate::statistics::MIN_DIFFERENCE;
@@ -53,7 +53,7 @@ pub(in crate::report) fn chart_svg(suite: &Suite, chart: &Chart) -> Result<Svg, 
 }
 
 /// Ratios as dots with whiskers, or why none was measured.
-pub(in crate::report) fn ratio_svg(title: &str, judged: &[Judged]) -> Result<Svg, String> {
+pub(in crate::report) fn ratio_svg(title: &str, judged: &[JudgedRatio]) -> Result<Svg, String> {
     let missing = judged.iter().find_map(|one| one.here.as_ref().err().cloned());
     let rows: Vec<_> = judged.iter().map(dot_row).collect();
     let has_any = judged.iter().any(|one| one.here.is_ok());
@@ -62,7 +62,7 @@ pub(in crate::report) fn ratio_svg(title: &str, judged: &[Judged]) -> Result<Svg
     plot.ok_or_else(|| missing.unwrap_or_else(|| "there is no ratio".to_owned()))
 }
 
-fn dot_row(judged: &Judged) -> DotRow {
+fn dot_row(judged: &JudgedRatio) -> DotRow {
     let here = judged.here.as_ref().ok();
     DotRow {
         name: judged.name.clone(),

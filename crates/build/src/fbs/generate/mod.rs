@@ -18,10 +18,10 @@ use proc_macro2::TokenStream;
 use self::rust::Names;
 use super::schema::{Schema, full};
 use crate::error::Kind;
-use crate::{Config, Error, Generated, package};
+use crate::{Config, Error, GeneratedCode, package};
 
 /// Generates everything that is configured.
-pub(crate) fn generate(config: &Config, schema: &Schema) -> Result<Generated, Error> {
+pub(crate) fn generate(config: &Config, schema: &Schema) -> Result<GeneratedCode, Error> {
     check_names(schema)?;
     let mut namespaces: BTreeMap<&str, Vec<TokenStream>> = BTreeMap::new();
     if config.services {
@@ -57,7 +57,7 @@ pub(crate) fn generate(config: &Config, schema: &Schema) -> Result<Generated, Er
         files.push((name.clone(), package::modules(namespaces.keys().copied())));
     }
     let inputs = schema.files.iter().map(|file| file.path.clone()).collect();
-    Ok(Generated { files, inputs, warnings: Vec::new() })
+    Ok(GeneratedCode { files, inputs, warnings: Vec::new() })
 }
 
 fn text(header: &str, items: &[TokenStream]) -> Result<String, Error> {

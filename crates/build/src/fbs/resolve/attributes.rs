@@ -3,10 +3,10 @@
 use super::{Resolver, fail};
 use crate::Error;
 use crate::fbs::ast::Attribute;
-use crate::fbs::load::Loaded;
+use crate::fbs::load::SourceFile;
 
 impl<'f> Resolver<'f> {
-    pub(super) fn check_attributes(&self, file: &Loaded, attributes: &[Attribute]) -> Result<(), Error> {
+    pub(super) fn check_attributes(&self, file: &SourceFile, attributes: &[Attribute]) -> Result<(), Error> {
         for attribute in attributes {
             let name = &attribute.name;
             if !self.names.attributes.contains(name.value.as_str()) {

@@ -4,11 +4,11 @@ use super::values::{float, integer};
 use super::{Resolver, fail};
 use crate::Error;
 use crate::fbs::ast::{FieldDecl, Literal, Value};
-use crate::fbs::load::Loaded;
+use crate::fbs::load::SourceFile;
 use crate::fbs::schema::{Default, Enum, Scalar, Type};
 
 impl<'f> Resolver<'f> {
-    pub(super) fn default(&self, file: &Loaded, decl: &FieldDecl, ty: &Type) -> Result<Default, Error> {
+    pub(super) fn default(&self, file: &SourceFile, decl: &FieldDecl, ty: &Type) -> Result<Default, Error> {
         let Some(literal) = &decl.default else { return self.usual_default(file, decl, ty) };
         let wrong = || fail(file, literal.at, "the default does not match the field's type".to_owned());
         match (&literal.value, ty) {
@@ -22,7 +22,7 @@ impl<'f> Resolver<'f> {
     }
 
     /// Returns the default of a field that declares none.
-    fn usual_default(&self, file: &Loaded, decl: &FieldDecl, ty: &Type) -> Result<Default, Error> {
+    fn usual_default(&self, file: &SourceFile, decl: &FieldDecl, ty: &Type) -> Result<Default, Error> {
         match ty {
             Type::Scalar(scalar) if scalar.is_float() => Ok(Default::Float(0.0)),
             Type::Scalar(_) => Ok(Default::Integer(0)),
@@ -39,7 +39,7 @@ impl<'f> Resolver<'f> {
     }
 }
 
-fn scalar_default(file: &Loaded, literal: &Literal, scalar: Scalar) -> Result<Default, Error> {
+fn scalar_default(file: &SourceFile, literal: &Literal, scalar: Scalar) -> Result<Default, Error> {
     let wrong = |reason: &str| fail(file, literal.at, reason.to_owned());
     match (scalar, &literal.value) {
         (Scalar::Bool, Value::Word(word)) if word == "true" => Ok(Default::Integer(1)),
@@ -59,7 +59,7 @@ fn scalar_default(file: &Loaded, literal: &Literal, scalar: Scalar) -> Result<De
     }
 }
 
-fn enum_default(file: &Loaded, literal: &Literal, known: &Enum) -> Result<Default, Error> {
+fn enum_default(file: &SourceFile, literal: &Literal, known: &Enum) -> Result<Default, Error> {
     let wrong = |name: &str| fail(file, literal.at, format!("`{}` has no value {name}", known.name));
     let value = |name: &str| {
         let own = name.strip_prefix(&known.name).and_then(|rest| rest.strip_prefix('.')).unwrap_or(name);

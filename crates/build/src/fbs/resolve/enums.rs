@@ -6,11 +6,11 @@ use super::values::integer;
 use super::{Resolver, fail};
 use crate::Error;
 use crate::fbs::ast::{EnumDecl, TypeKind, ValueDecl};
-use crate::fbs::load::Loaded;
+use crate::fbs::load::SourceFile;
 use crate::fbs::schema::{Enum, EnumValue, Member, Scalar, Type, Union};
 
 impl<'f> Resolver<'f> {
-    fn enumerations(&self, union: bool) -> Vec<(&'f Loaded, &'f EnumDecl)> {
+    fn enumerations(&self, union: bool) -> Vec<(&'f SourceFile, &'f EnumDecl)> {
         let all = self.files.iter().flat_map(|file| file.declared.enums.iter().map(move |decl| (file, decl)));
         all.filter(|(_, decl)| decl.union == union).collect()
     }
@@ -23,7 +23,7 @@ impl<'f> Resolver<'f> {
         Ok(())
     }
 
-    fn enumeration(&self, file: &Loaded, decl: &EnumDecl) -> Result<Enum, Error> {
+    fn enumeration(&self, file: &SourceFile, decl: &EnumDecl) -> Result<Enum, Error> {
         self.check_attributes(file, &decl.head.attributes)?;
         let name = &decl.head.name;
         let Some(base) = &decl.base else {
@@ -61,7 +61,7 @@ impl<'f> Resolver<'f> {
         })
     }
 
-    fn check_unique(&self, file: &Loaded, decl: &ValueDecl, values: &[EnumValue]) -> Result<(), Error> {
+    fn check_unique(&self, file: &SourceFile, decl: &ValueDecl, values: &[EnumValue]) -> Result<(), Error> {
         let Some((last, earlier)) = values.split_last() else { return Ok(()) };
         for other in earlier {
             if other.name == last.name {
@@ -83,7 +83,7 @@ impl<'f> Resolver<'f> {
         Ok(())
     }
 
-    fn union(&self, file: &Loaded, decl: &EnumDecl) -> Result<Union, Error> {
+    fn union(&self, file: &SourceFile, decl: &EnumDecl) -> Result<Union, Error> {
         self.check_attributes(file, &decl.head.attributes)?;
         if let Some(base) = &decl.base
             && !matches!(&base.kind, TypeKind::Named(named) if scalar(named) == Some(Scalar::U8))
@@ -129,7 +129,7 @@ impl<'f> Resolver<'f> {
 }
 
 fn enum_value(
-    file: &Loaded,
+    file: &SourceFile,
     decl: &ValueDecl,
     number: i128,
     base: Scalar,

@@ -13,13 +13,13 @@ mod values;
 
 use self::names::Names;
 use super::ast::Object;
-use super::load::Loaded;
+use super::load::SourceFile;
 use super::schema::{File, Schema};
 use crate::Error;
 use crate::error::{Kind, Place, Position};
 
 /// Resolves all declarations of the files.
-pub(super) fn resolve(files: Vec<Loaded>) -> Result<Schema, Error> {
+pub(super) fn resolve(files: Vec<SourceFile>) -> Result<Schema, Error> {
     let names = Names::collect(&files)?;
     let mut resolver = Resolver::new(&files, &names);
     resolver.enums()?;
@@ -32,13 +32,13 @@ pub(super) fn resolve(files: Vec<Loaded>) -> Result<Schema, Error> {
 }
 
 struct Resolver<'f> {
-    files: &'f [Loaded],
+    files: &'f [SourceFile],
     names: &'f Names<'f>,
     schema: Schema,
 }
 
 impl<'f> Resolver<'f> {
-    fn new(files: &'f [Loaded], names: &'f Names<'f>) -> Self {
+    fn new(files: &'f [SourceFile], names: &'f Names<'f>) -> Self {
         let described = files.iter().map(|file| File {
             name: file.name.clone(),
             path: file.path.clone(),
@@ -57,7 +57,7 @@ impl<'f> Resolver<'f> {
         Self { files, names, schema }
     }
 
-    fn objects(&self, fixed: bool) -> Vec<(&'f Loaded, &'f Object)> {
+    fn objects(&self, fixed: bool) -> Vec<(&'f SourceFile, &'f Object)> {
         let all =
             self.files.iter().flat_map(|file| file.declared.objects.iter().map(move |object| (file, object)));
         all.filter(|(_, object)| object.fixed == fixed).collect()
@@ -65,6 +65,6 @@ impl<'f> Resolver<'f> {
 }
 
 #[cold]
-fn fail(file: &Loaded, at: Position, reason: String) -> Error {
+fn fail(file: &SourceFile, at: Position, reason: String) -> Error {
     Kind::Schema { at: Place::new(&file.name, at), reason }.into()
 }

@@ -6,7 +6,7 @@ use super::attributes::ATTRIBUTES;
 use super::fail;
 use crate::Error;
 use crate::fbs::ast::Spot;
-use crate::fbs::load::Loaded;
+use crate::fbs::load::SourceFile;
 use crate::fbs::schema::{Type, full};
 
 /// Declaration of a full name.
@@ -36,7 +36,7 @@ pub(super) struct Names<'f> {
 }
 
 impl<'f> Names<'f> {
-    pub(super) fn collect(files: &'f [Loaded]) -> Result<Self, Error> {
+    pub(super) fn collect(files: &'f [SourceFile]) -> Result<Self, Error> {
         let mut names = Self { types: HashMap::new(), attributes: ATTRIBUTES.into_iter().collect() };
         let (mut tables, mut structs, mut enums, mut unions) = (0.., 0.., 0.., 0..);
         for file in files {
@@ -61,7 +61,7 @@ impl<'f> Names<'f> {
 
     fn enter(
         &mut self,
-        file: &Loaded,
+        file: &SourceFile,
         namespace: &str,
         name: &Spot<String>,
         named: Option<Named>,

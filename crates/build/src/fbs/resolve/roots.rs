@@ -4,7 +4,7 @@ use super::names::Named;
 use super::{Resolver, fail};
 use crate::Error;
 use crate::fbs::ast::Spot;
-use crate::fbs::load::Loaded;
+use crate::fbs::load::SourceFile;
 
 impl<'f> Resolver<'f> {
     pub(super) fn roots(&mut self) -> Result<(), Error> {
@@ -27,7 +27,7 @@ impl<'f> Resolver<'f> {
     }
 }
 
-fn identifier_of(file: &Loaded, identifier: &Spot<String>) -> Result<[u8; 4], Error> {
+fn identifier_of(file: &SourceFile, identifier: &Spot<String>) -> Result<[u8; 4], Error> {
     let bytes = <[u8; 4]>::try_from(identifier.value.as_bytes());
     bytes.map_err(|_| fail(file, identifier.at, "a file identifier has four bytes".into()))
 }

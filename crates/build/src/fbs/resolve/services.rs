@@ -8,7 +8,7 @@ use super::values::integer;
 use super::{Resolver, fail};
 use crate::Error;
 use crate::fbs::ast::{Attribute, MethodDecl, ServiceDecl, Spot, Value};
-use crate::fbs::load::Loaded;
+use crate::fbs::load::SourceFile;
 use crate::fbs::schema::{Method, Service};
 
 impl<'f> Resolver<'f> {
@@ -27,7 +27,7 @@ impl<'f> Resolver<'f> {
         Ok(())
     }
 
-    fn service(&self, file: &Loaded, at: usize, decl: &ServiceDecl) -> Result<Service, Error> {
+    fn service(&self, file: &SourceFile, at: usize, decl: &ServiceDecl) -> Result<Service, Error> {
         self.check_attributes(file, &decl.head.attributes)?;
         let mut methods: Vec<Method> = Vec::new();
         for method in &decl.methods {
@@ -55,7 +55,7 @@ impl<'f> Resolver<'f> {
         })
     }
 
-    fn method(&self, file: &Loaded, decl: &MethodDecl, namespace: &str) -> Result<Method, Error> {
+    fn method(&self, file: &SourceFile, decl: &MethodDecl, namespace: &str) -> Result<Method, Error> {
         self.check_attributes(file, &decl.attributes)?;
         let table = |name: &Spot<String>| match self.names.find(&name.value, namespace) {
             Some(Named::Table(table)) => Ok(table),
@@ -83,13 +83,13 @@ impl<'f> Resolver<'f> {
     }
 }
 
-fn method_id(file: &Loaded, attribute: &Attribute) -> Result<u32, Error> {
+fn method_id(file: &SourceFile, attribute: &Attribute) -> Result<u32, Error> {
     let id = attribute.value.as_ref().map(|literal| integer(file, literal)).transpose()?;
     let id = id.and_then(|id| i32::try_from(id).ok()).and_then(|id| u32::try_from(id).ok());
     id.ok_or_else(|| fail(file, attribute.name.at, "want an id from 0 to 2147483647".into()))
 }
 
-fn streaming(file: &Loaded, attribute: &Attribute) -> Result<(bool, bool), Error> {
+fn streaming(file: &SourceFile, attribute: &Attribute) -> Result<(bool, bool), Error> {
     match attribute.value.as_ref().map(|literal| &literal.value) {
         Some(Value::Text(text)) if text == "none" => Ok((false, false)),
         Some(Value::Text(text)) if text == "client" => Ok((true, false)),

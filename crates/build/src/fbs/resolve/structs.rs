@@ -5,13 +5,13 @@ use super::values::integer;
 use super::{Resolver, fail};
 use crate::Error;
 use crate::fbs::ast::{Attribute, FieldDecl, Object};
-use crate::fbs::load::Loaded;
+use crate::fbs::load::SourceFile;
 use crate::fbs::schema::{Struct, StructField, Type};
 
 impl<'f> Resolver<'f> {
     pub(super) fn structs(&mut self) -> Result<(), Error> {
         let decls = self.objects(true);
-        let blank = |(_, decl): &(&Loaded, &Object)| Struct {
+        let blank = |(_, decl): &(&SourceFile, &Object)| Struct {
             docs: decl.head.docs.clone(),
             namespace: decl.head.namespace.clone(),
             name: decl.head.name.value.clone(),
@@ -28,7 +28,7 @@ impl<'f> Resolver<'f> {
     fn lay_out(
         &mut self,
         at: usize,
-        decls: &[(&'f Loaded, &'f Object)],
+        decls: &[(&'f SourceFile, &'f Object)],
         states: &mut [State],
     ) -> Result<(), Error> {
         let (file, decl) = decls[at];
@@ -71,7 +71,7 @@ impl<'f> Resolver<'f> {
 
     fn struct_field(
         &self,
-        file: &Loaded,
+        file: &SourceFile,
         decl: &FieldDecl,
         ty: Type,
         earlier: &[StructField],
@@ -126,7 +126,7 @@ fn held_struct(ty: &Type) -> Option<usize> {
     }
 }
 
-fn force_align(file: &Loaded, attribute: &Attribute, natural: usize) -> Result<usize, Error> {
+fn force_align(file: &SourceFile, attribute: &Attribute, natural: usize) -> Result<usize, Error> {
     let align = attribute.value.as_ref().map(|literal| integer(file, literal)).transpose()?;
     let align = align.and_then(|align| usize::try_from(align).ok());
     let fits = |align: &usize| align.is_power_of_two() && *align >= natural && *align <= MOST_ALIGNED;

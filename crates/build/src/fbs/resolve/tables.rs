@@ -8,7 +8,7 @@ use super::values::integer;
 use super::{Resolver, fail};
 use crate::Error;
 use crate::fbs::ast::{FieldDecl, Object, Spot, Value};
-use crate::fbs::load::Loaded;
+use crate::fbs::load::SourceFile;
 use crate::fbs::schema::{Field, Hash, Scalar, Table, Type};
 
 impl<'f> Resolver<'f> {
@@ -20,7 +20,7 @@ impl<'f> Resolver<'f> {
         Ok(())
     }
 
-    fn table(&self, file: &Loaded, decl: &Object) -> Result<Table, Error> {
+    fn table(&self, file: &SourceFile, decl: &Object) -> Result<Table, Error> {
         self.check_attributes(file, &decl.head.attributes)?;
         let mut fields = Vec::new();
         for field in &decl.fields {
@@ -47,7 +47,7 @@ impl<'f> Resolver<'f> {
         })
     }
 
-    fn field(&self, file: &Loaded, decl: &FieldDecl, namespace: &str) -> Result<Field, Error> {
+    fn field(&self, file: &SourceFile, decl: &FieldDecl, namespace: &str) -> Result<Field, Error> {
         self.check_attributes(file, &decl.attributes)?;
         let ty = self.ty(file, &decl.ty, namespace)?;
         if matches!(ty, Type::Array(..)) {
@@ -84,7 +84,7 @@ impl<'f> Resolver<'f> {
 
     fn nested(
         &self,
-        file: &Loaded,
+        file: &SourceFile,
         decl: &FieldDecl,
         ty: &Type,
         namespace: &str,
@@ -105,7 +105,7 @@ impl<'f> Resolver<'f> {
 }
 
 /// Assigns an id to every field: in order, or as the schema declares.
-fn assign_ids(file: &Loaded, decl: &Object, fields: &mut [Field]) -> Result<(), Error> {
+fn assign_ids(file: &SourceFile, decl: &Object, fields: &mut [Field]) -> Result<(), Error> {
     let given = decl.fields.iter().filter(|field| has(&field.attributes, "id")).count();
     let mut next: u16 = 0;
     for (field, decl) in fields.iter_mut().zip(&decl.fields) {
@@ -150,7 +150,7 @@ fn holds_unions(ty: &Type) -> bool {
     }
 }
 
-fn check_names(file: &Loaded, decl: &Object, fields: &[Field]) -> Result<(), Error> {
+fn check_names(file: &SourceFile, decl: &Object, fields: &[Field]) -> Result<(), Error> {
     let mut names: HashSet<String> = HashSet::new();
     let at = |name: &str| {
         decl.fields
@@ -173,7 +173,7 @@ fn check_names(file: &Loaded, decl: &Object, fields: &[Field]) -> Result<(), Err
     Ok(())
 }
 
-fn hash(file: &Loaded, decl: &FieldDecl, ty: &Type) -> Result<Option<Hash>, Error> {
+fn hash(file: &SourceFile, decl: &FieldDecl, ty: &Type) -> Result<Option<Hash>, Error> {
     let Some(attribute) = find(&decl.attributes, "hash") else { return Ok(None) };
     let Some(Value::Text(name)) = attribute.value.as_ref().map(|literal| &literal.value) else {
         return Err(fail(file, attribute.name.at, "want a function: `hash: \"fnv1a_32\"`".into()));

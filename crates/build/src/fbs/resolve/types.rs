@@ -6,11 +6,11 @@ use super::{Resolver, fail};
 use crate::Error;
 use crate::error::Position;
 use crate::fbs::ast::{TypeDecl, TypeKind};
-use crate::fbs::load::Loaded;
+use crate::fbs::load::SourceFile;
 use crate::fbs::schema::{Scalar, Type};
 
 impl<'f> Resolver<'f> {
-    pub(super) fn ty(&self, file: &Loaded, decl: &TypeDecl, namespace: &str) -> Result<Type, Error> {
+    pub(super) fn ty(&self, file: &SourceFile, decl: &TypeDecl, namespace: &str) -> Result<Type, Error> {
         match &decl.kind {
             TypeKind::Named(name) => self.named(file, name, decl.at, namespace),
             TypeKind::Vector(element) => match self.ty(file, element, namespace)? {
@@ -36,7 +36,7 @@ impl<'f> Resolver<'f> {
 
     pub(super) fn named(
         &self,
-        file: &Loaded,
+        file: &SourceFile,
         name: &str,
         at: Position,
         namespace: &str,

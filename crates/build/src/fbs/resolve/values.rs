@@ -3,9 +3,9 @@
 use super::fail;
 use crate::Error;
 use crate::fbs::ast::{Literal, Value};
-use crate::fbs::load::Loaded;
+use crate::fbs::load::SourceFile;
 
-pub(super) fn integer(file: &Loaded, literal: &Literal) -> Result<i128, Error> {
+pub(super) fn integer(file: &SourceFile, literal: &Literal) -> Result<i128, Error> {
     let parsed = match &literal.value {
         Value::Number(number) => parse_integer(number),
         Value::Text(number) => parse_integer(number.trim()),

@@ -21,7 +21,7 @@ pub(super) fn arguments(load: Load, place: Place<'_>) -> Vec<String> {
 
 /// The used fields of its JSON. Times are nanoseconds.
 #[derive(Deserialize)]
-struct Printed {
+struct GhzReport {
     total: u64,
     average: u64,
     #[serde(rename = "statusCodeDistribution")]
@@ -43,7 +43,7 @@ struct Percentile {
 }
 
 pub(super) fn read(text: &str) -> Option<Reading> {
-    let printed: Printed = serde_json::from_str(text).ok()?;
+    let printed: GhzReport = serde_json::from_str(text).ok()?;
     let latencies = printed.latencies.unwrap_or_default();
     let at = |percentage| {
         let found = latencies.iter().find(|known| known.percentage == percentage);

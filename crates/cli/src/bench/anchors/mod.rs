@@ -21,11 +21,11 @@ use polyrpc_load::Rate;
 
 use self::measure::Cores;
 use self::reading::{Load, Place};
-use self::table::{Row, Stalled};
+use self::table::{Row, StalledRun};
 use self::tool::Tool;
 use super::directory::PrivateDirectory;
 use super::machine::Machine;
-use super::selftest::{Expected, Server};
+use super::selftest::{ExpectedTimes, Server};
 use super::wake_ups::WakeUpProbe;
 use crate::failure::Failure;
 use crate::terminal;
@@ -113,7 +113,7 @@ impl Bench<'_> {
     }
 
     /// A tool without a rate makes the load that it can make.
-    fn stalled(&self, tool: Tool, program: &Path, place: Place<'_>) -> Result<Stalled, String> {
+    fn stalled(&self, tool: Tool, program: &Path, place: Place<'_>) -> Result<StalledRun, String> {
         let duration = PERIOD * STALLS;
         let planned = Load { rate: Some(STALLED_RATE), in_flight: FEW, length: duration };
         let load = match tool.arguments(planned, place) {
@@ -125,7 +125,7 @@ impl Bench<'_> {
         let probe = WakeUpProbe::start();
         let ran = measure::run((tool, program), load, place, stall);
         let noise = probe.finish();
-        Ok(Stalled { ran: ran?, expected: Expected { stalls, duration }, noise })
+        Ok(StalledRun { ran: ran?, expected: ExpectedTimes { stalls, duration }, noise })
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) fn arguments(corrected: bool, load: Load, place: Place<'_>) -> Vec<St
 
 /// The used fields of its JSON. Times are seconds.
 #[derive(Deserialize)]
-struct Printed {
+struct OhaReport {
     summary: Summary,
     #[serde(rename = "latencyPercentiles")]
     percentiles: BTreeMap<String, Option<f64>>,
@@ -40,7 +40,7 @@ struct Summary {
 }
 
 pub(super) fn read(text: &str) -> Option<Reading> {
-    let printed: Printed = serde_json::from_str(text).ok()?;
+    let printed: OhaReport = serde_json::from_str(text).ok()?;
     let time = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
     let at = |name: &str| printed.percentiles.get(name).copied().flatten().and_then(time);
     Some(Reading {

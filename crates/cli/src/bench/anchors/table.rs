@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::measure::Ran;
 use super::tool::Tool;
-use crate::bench::selftest::{Check, Expected};
+use crate::bench::selftest::{Check, ExpectedTimes};
 use crate::bench::wake_ups::WakeUps;
 use crate::terminal::{ShortDuration, grouped};
 
@@ -19,13 +19,13 @@ pub(super) struct Row {
     /// Calls at a rate.
     pub(super) rated: Result<Ran, String>,
     /// Calls while the server stalls.
-    pub(super) stalled: Result<Stalled, String>,
+    pub(super) stalled: Result<StalledRun, String>,
 }
 
 /// A run while the server stalled, and what is right.
-pub(super) struct Stalled {
+pub(super) struct StalledRun {
     pub(super) ran: Ran,
-    pub(super) expected: Expected,
+    pub(super) expected: ExpectedTimes,
     /// Delays of another thread meanwhile.
     pub(super) noise: WakeUps,
 }
@@ -46,7 +46,7 @@ impl Row {
 
     /// The checks of the self-test on what the tool says about a server that stalls.
     pub(super) fn checks(&self) -> Vec<Check> {
-        let Ok(Stalled { ran, expected, noise }) = &self.stalled else { return Vec::new() };
+        let Ok(StalledRun { ran, expected, noise }) = &self.stalled else { return Vec::new() };
         let reading = &ran.reading;
         let quantiles = [("p90", 0.9, reading.p90), ("p95", 0.95, reading.p95), ("p99", 0.99, reading.p99)];
         let mut checks: Vec<_> = quantiles
@@ -73,7 +73,7 @@ pub(super) fn markdown(rows: &[Row], asked: u32) -> String {
             writeln!(text, "| {} | {} | {} |", row.tool.name(), row.tool.protocol(), cells(row).join(" | "));
     }
     let expected = rows.iter().find_map(|row| row.stalled.as_ref().ok());
-    if let Some(Stalled { expected, .. }) = expected {
+    if let Some(StalledRun { expected, .. }) = expected {
         let at = |quantile| ShortDuration(*expected.quantile(quantile).end());
         let _ = write!(
             text,
@@ -105,7 +105,7 @@ fn cells(row: &Row) -> Vec<String> {
         Ok(ran) => rate(ran.reading.rate()),
         Err(reason) => reason.clone(),
     });
-    let Ok(Stalled { ran, .. }) = &row.stalled else {
+    let Ok(StalledRun { ran, .. }) = &row.stalled else {
         let reason = row.stalled.as_ref().err().cloned().unwrap_or_default();
         cells.extend([vec![reason], vec![String::new(); 4]].concat());
         return cells;

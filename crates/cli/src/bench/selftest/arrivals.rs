@@ -18,7 +18,7 @@ use crate::terminal::ShortDuration;
 
 /// Compares the lag that the engine reports with the time between the plan and the arrival at the kernel.
 pub(super) fn check_lag() -> Result<Vec<Check>, Failure> {
-    let measured = Measured::measure(1_000, Arrivals::Constant, Duration::from_secs(3))?;
+    let measured = ArrivalTimes::measure(1_000, Arrivals::Constant, Duration::from_secs(3))?;
     let lags = measured.lags()?;
     let quantiles = [("lag p50", 0.5), ("lag p90", 0.9), ("lag p99", 0.99)];
     let checks = quantiles.into_iter().map(|(name, quantile)| {
@@ -37,7 +37,7 @@ pub(super) fn check_lag() -> Result<Vec<Check>, Failure> {
 
 /// Compares the intervals between arrivals with the exponential distribution, by the test of Kolmogorov and Smirnov.
 pub(super) fn check_poisson() -> Result<Check, Failure> {
-    let measured = Measured::measure(POISSON_RATE, Arrivals::Poisson, Duration::from_secs(5))?;
+    let measured = ArrivalTimes::measure(POISSON_RATE, Arrivals::Poisson, Duration::from_secs(5))?;
     let arrivals = measured.measured_arrivals()?;
     let gap = |pair: &[SystemTime]| match pair {
         [one, next] => next.duration_since(*one).unwrap_or_default().as_secs_f64() * POISSON_RATE as f64,
@@ -66,7 +66,7 @@ fn distance_to_exponential(mut times: Vec<f64>) -> f64 {
 }
 
 /// A load, and when its calls arrived.
-struct Measured {
+struct ArrivalTimes {
     outcome: Outcome,
     arrivals: Vec<SystemTime>,
     rate: u64,
@@ -75,7 +75,7 @@ struct Measured {
     noise: WakeUps,
 }
 
-impl Measured {
+impl ArrivalTimes {
     fn measure(rate: u64, arrivals: Arrivals, duration: Duration) -> Result<Self, Failure> {
         let sink = Sink::start()?;
         let plan = plan(&sink.url(), rate, arrivals, duration)?;

@@ -17,7 +17,7 @@ use clap::Args;
 
 pub(super) use self::check::Check;
 pub(super) use self::child::Server;
-pub(super) use self::stalls::{Expected, Stall};
+pub(super) use self::stalls::{ExpectedTimes, Stall};
 use self::stalls::{PERIOD, measure_stalls};
 use self::stopped_generator::measure_stopped_generator;
 use super::wake_ups::WakeUpProbe;
@@ -44,7 +44,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         let measured = measure_stalls(&server, options.stalls, max_in_flight);
         let noise = probe.finish();
         let (outcome, stalls) = measured?;
-        let expected = Expected { stalls, duration: PERIOD * options.stalls };
+        let expected = ExpectedTimes { stalls, duration: PERIOD * options.stalls };
         let checks = expected.compare(&outcome, noise).into_iter();
         results.add(checks.chain([Check::from_verdict(&outcome, noise)]))?;
     }

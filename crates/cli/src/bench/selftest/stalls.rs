@@ -88,12 +88,12 @@ impl Stall {
 
 /// Response times of calls at a constant rate while the server stalls.
 #[derive(Debug)]
-pub(in crate::bench) struct Expected {
+pub(in crate::bench) struct ExpectedTimes {
     pub(in crate::bench) stalls: Vec<Stall>,
     pub(in crate::bench) duration: Duration,
 }
 
-impl Expected {
+impl ExpectedTimes {
     pub(super) fn compare(&self, outcome: &Outcome, noise: WakeUps) -> Vec<Check> {
         let response = outcome.response();
         let quantiles = [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)];
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn stalls_of_equal_length_have_the_quantiles_of_the_formula() {
         let stall = Stall { least: STALL, most: STALL + Duration::from_millis(10) };
-        let expected = Expected { stalls: vec![stall; 4], duration: PERIOD * 4 };
+        let expected = ExpectedTimes { stalls: vec![stall; 4], duration: PERIOD * 4 };
         let near = |found: RangeInclusive<Duration>, formula: [Duration; 2]| {
             let found = [*found.start(), *found.end()];
             let is_near = |(one, other): (Duration, Duration)| one.abs_diff(other) < Duration::from_micros(1);

@@ -18,7 +18,7 @@ use crate::bench::directory::PrivateDirectory;
 use crate::failure::Failure;
 
 /// What a client measured.
-pub(super) struct Measured {
+pub(super) struct ClientResult {
     pub(super) latency: Latency,
     pub(super) window_s: f64,
     pub(super) failed: u64,
@@ -101,7 +101,7 @@ pub(super) fn run_polyrpc(
     plan: &CellPlan,
     messages: &Messages,
     stop: &Stop,
-) -> Result<Measured, ClientError> {
+) -> Result<ClientResult, ClientError> {
     let scheme = scheme(&server.url);
     let message = messages.file(plan, scheme, true).map_err(ClientError::Failed)?;
     let own = own_program().map_err(ClientError::Failed)?;
@@ -132,10 +132,10 @@ pub(super) fn run_polyrpc(
     Ok(from_run(&run, command))
 }
 
-fn from_run(run: &Run, command: String) -> Measured {
+fn from_run(run: &Run, command: String) -> ClientResult {
     let seconds = |seconds: Option<f64>| seconds.map(Duration::from_secs_f64);
     let outcome = run.verdict.outcome;
-    Measured {
+    ClientResult {
         latency: run.latency.response.clone(),
         window_s: run.duration_s,
         failed: run.error_count(),
@@ -173,7 +173,7 @@ pub(super) fn run_own(
     plan: &CellPlan,
     messages: &Messages,
     stop: &Stop,
-) -> Result<Measured, ClientError> {
+) -> Result<ClientResult, ClientError> {
     let failed = |text: String| ClientError::Failed(text);
     let template =
         peer.definition.client.as_deref().ok_or_else(|| failed("it has no client of its own".to_owned()))?;
@@ -220,7 +220,7 @@ fn load_arguments(server: &Server, plan: &CellPlan, message: &Path) -> Vec<Strin
     .collect()
 }
 
-fn from_own(line: &str, server_cpu: Option<Duration>, command: String) -> Result<Measured, String> {
+fn from_own(line: &str, server_cpu: Option<Duration>, command: String) -> Result<ClientResult, String> {
     let result: OwnResult =
         serde_json::from_str(line).map_err(|error| format!("the client's result cannot be read: {error}"))?;
     let histogram: Histogram<u64> = hdr::decode(&result.hdr)
@@ -229,7 +229,7 @@ fn from_own(line: &str, server_cpu: Option<Duration>, command: String) -> Result
     if !is_positive || result.cpu_s.is_some_and(|cpu| !(0.0..1e9).contains(&cpu)) {
         return Err("the client's result has impossible times".to_owned());
     }
-    Ok(Measured {
+    Ok(ClientResult {
         latency: Latency::new(histogram),
         window_s: result.window_s,
         failed: result.failed,

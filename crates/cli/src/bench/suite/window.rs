@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use polyrpc_bench_report::model::{Latency, Window};
 use polyrpc_load::Stop;
 
-use super::client::{self, ClientError, Measured, Messages};
+use super::client::{self, ClientError, ClientResult, Messages};
 use super::contract::{CHECKS, Check, CheckError};
 use super::definition::CellPlan;
 use super::peers::Peer;
@@ -66,7 +66,7 @@ fn with_server(
     messages: &Messages,
     server: &mut Server,
     stop: &Stop,
-) -> Result<Measured, WindowError> {
+) -> Result<ClientResult, WindowError> {
     // Protocols that this program does not speak: there the client compares every reply.
     let check = match server.url.starts_with("floor:") || server.url.starts_with("unchecked:") {
         true => None,
@@ -106,7 +106,7 @@ fn check_once(check: Option<&Check>, plan: &CellPlan, letter: &str) -> Result<()
     })
 }
 
-fn window(measured: &Measured, plan: &CellPlan, round: u64) -> Window {
+fn window(measured: &ClientResult, plan: &CellPlan, round: u64) -> Window {
     let histogram = measured.latency.histogram();
     let succeeded = histogram.len();
     let rate = succeeded as f64 / measured.window_s;
@@ -140,7 +140,7 @@ fn window(measured: &Measured, plan: &CellPlan, round: u64) -> Window {
 }
 
 /// Why the figures contradict each other.
-fn contradiction(measured: &Measured, plan: &CellPlan, rate: f64) -> Option<String> {
+fn contradiction(measured: &ClientResult, plan: &CellPlan, rate: f64) -> Option<String> {
     let histogram = measured.latency.histogram();
     let (succeeded, failed) = (histogram.len(), measured.failed);
     if succeeded == 0 {

@@ -10,7 +10,7 @@ pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, as PEM.
 #[derive(Clone)]
-pub(crate) struct Issued {
+pub(crate) struct IssuedCertificate {
     pub(crate) certificate: String,
     pub(crate) key: String,
 }
@@ -29,14 +29,14 @@ impl Authority {
     }
 
     /// Issues a certificate for hosts, by name or address, and for URIs.
-    pub(crate) fn issue(&self, names: &[&str]) -> Issued {
+    pub(crate) fn issue(&self, names: &[&str]) -> IssuedCertificate {
         self.sign(params(names))
     }
 
-    fn sign(&self, params: CertificateParams) -> Issued {
+    fn sign(&self, params: CertificateParams) -> IssuedCertificate {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
-        Issued { certificate: certificate.pem(), key: key.serialize_pem() }
+        IssuedCertificate { certificate: certificate.pem(), key: key.serialize_pem() }
     }
 }
 

@@ -20,14 +20,14 @@ use crate::time::Date;
 #[derive(Serialize)]
 struct Hotspots {
     kind: &'static str,
-    profile: Option<Shown>,
+    profile: Option<ShownProfile>,
     kept: Vec<Kept>,
     /// Where threads have waited for locks, if that is what profiles of this kind are about.
     locks: Option<Vec<LockRow>>,
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct ShownProfile {
     #[serde(skip)]
     kind: ProfileKind,
     id: u64,
@@ -98,12 +98,12 @@ pub(crate) fn shown(request: &PageRequest, query: &ProfileQuery, profile: Option
         seconds: profile.took.as_secs_f64(),
         samples: profile.count(),
     });
-    let profile = profile.map(|profile| Shown::new(profile, query));
+    let profile = profile.map(|profile| ShownProfile::new(profile, query));
     let locks = (query.kind == ProfileKind::Contention).then(locks::rows);
     written(request, &Hotspots { kind: query.kind.name(), profile, kept: kept.collect(), locks })
 }
 
-impl Shown {
+impl ShownProfile {
     fn new(profile: &Profile, query: &ProfileQuery) -> Self {
         let base = query.base.as_deref();
         let (weight, before) = (profile.weight(), base.map(|base| (functions(base), base.weight())));
@@ -308,7 +308,7 @@ impl Document for Hotspots {
 /// The kinds of profiles, and how they are called.
 const KINDS: [(&str, &str); 3] = [("cpu", "CPU"), ("contention", "Contention"), ("heap", "Heap")];
 
-impl Shown {
+impl ShownProfile {
     fn text(&self, text: &mut Text) {
         text.line("profile", self.id).line(self.counted, self.samples).line("missed", self.missed);
         text.line("seconds", format_args!("{:.1}", self.seconds)).line("unit", self.unit);

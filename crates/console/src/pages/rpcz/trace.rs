@@ -16,12 +16,12 @@ pub(super) struct Trace {
     id: String,
     /// From the first beginning to the last end, in microseconds.
     took: u64,
-    spans: Vec<Placed>,
+    spans: Vec<PlacedSpan>,
 }
 
 /// A span of a trace.
 #[derive(Serialize)]
-struct Placed {
+struct PlacedSpan {
     #[serde(flatten)]
     row: Row,
     /// How many spans it is within.
@@ -45,10 +45,10 @@ impl Trace {
     }
 }
 
-fn place(nodes: &[Node], depth: usize, began: SystemTime, placed: &mut Vec<Placed>) {
+fn place(nodes: &[Node], depth: usize, began: SystemTime, placed: &mut Vec<PlacedSpan>) {
     for Node { span, children, is_critical } in nodes {
         let start = span.began.duration_since(began).map_or(0, micros);
-        placed.push(Placed { row: Row::new(span), depth, start, critical: *is_critical });
+        placed.push(PlacedSpan { row: Row::new(span), depth, start, critical: *is_critical });
         place(children, depth + 1, began, placed);
     }
 }
@@ -121,7 +121,7 @@ impl Trace {
         }
     }
 
-    fn write_row(&self, placed: &Placed, html: &mut Html) {
+    fn write_row(&self, placed: &PlacedSpan, html: &mut Html) {
         let row = &placed.row;
         html.raw("<tr><th scope=row>");
         for _ in 0..placed.depth.min(DEEP) {

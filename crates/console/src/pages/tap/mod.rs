@@ -21,7 +21,7 @@ use crate::text::Text;
 
 /// The calls that a tap has received.
 #[derive(Serialize)]
-struct Taken {
+struct TappedCalls {
     /// Whether more will come.
     running: bool,
     missed: u64,
@@ -55,10 +55,10 @@ pub(crate) fn tapped<'c>(
     let fields = fields.map(|(name, label)| (name, label, parameter(name)));
     let calls = calls.map(|call| Row::new(call, query.values)).collect();
     let seconds = query.duration.as_secs();
-    written(request, &Taken { running, missed, calls, fields, seconds })
+    written(request, &TappedCalls { running, missed, calls, fields, seconds })
 }
 
-impl Document for Taken {
+impl Document for TappedCalls {
     const NAME: &'static str = "tap";
     const TITLE: &'static str = "Live calls";
 

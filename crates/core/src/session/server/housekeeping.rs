@@ -68,8 +68,8 @@ pub trait Housekeeping {
     fn go_away(&mut self) {}
 
     /// Returns what a connection that [drains](super::Server::drain), or is to be closed, still waits for.
-    fn awaited(&self) -> Awaited {
-        Awaited::Nothing
+    fn keep_reason(&self) -> KeepReason {
+        KeepReason::Nothing
     }
 
     /// Reports to the peer why its connection is about to be closed, if the protocol supports that.
@@ -87,7 +87,7 @@ pub enum Incomplete {
 
 /// Reason why a connection without unanswered calls stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Awaited {
+pub enum KeepReason {
     /// Nothing, once the inbox is empty.
     Nothing,
     /// Calls that the peer has started before it noticed that the connection drains, or the rest of such a call. They

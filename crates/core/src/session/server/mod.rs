@@ -9,7 +9,7 @@ mod ticket;
 use bytes::BytesMut;
 
 pub use self::context::SessionContext;
-pub use self::housekeeping::{Awaited, Housekeeping, Incomplete};
+pub use self::housekeeping::{Housekeeping, Incomplete, KeepReason};
 pub use self::pushing::Pushing;
 pub use self::streaming::Streaming;
 pub use self::ticket::{BodyConversion, MAX_CONVERTED_IN_PLACE, Ticket};

@@ -20,7 +20,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 /// A received request.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct FakeRequest {
     pub method: String,
     pub path: String,
     pub query: Attributes,
@@ -28,7 +28,7 @@ pub struct Asked {
     pub body: Vec<u8>,
 }
 
-impl Asked {
+impl FakeRequest {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
@@ -63,31 +63,31 @@ impl Reply {
     }
 }
 
-type Answer = Arc<dyn Fn(Asked) -> BoxFuture<'static, Reply> + Send + Sync>;
+type Answer = Arc<dyn Fn(FakeRequest) -> BoxFuture<'static, Reply> + Send + Sync>;
 
 /// A server that runs until dropped.
 pub struct Fake {
     pub address: String,
     connections: Arc<AtomicUsize>,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<FakeRequest>>>,
     accepting: JoinHandle<()>,
 }
 
 impl Fake {
-    pub async fn start<F>(answer: impl Fn(Asked) -> F + Send + Sync + 'static) -> Self
+    pub async fn start<F>(answer: impl Fn(FakeRequest) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Reply> + Send + 'static,
     {
         Self::start_at("127.0.0.1:0", answer).await
     }
 
-    pub async fn start_at<F>(address: &str, answer: impl Fn(Asked) -> F + Send + Sync + 'static) -> Self
+    pub async fn start_at<F>(address: &str, answer: impl Fn(FakeRequest) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Reply> + Send + 'static,
     {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let (connections, asked) = (Arc::new(AtomicUsize::new(0)), Arc::<Mutex<Vec<Asked>>>::default());
+        let (connections, asked) = (Arc::new(AtomicUsize::new(0)), Arc::<Mutex<Vec<FakeRequest>>>::default());
         let answer: Answer = Arc::new(move |asked| Box::pin(answer(asked)));
         let (counted, noted) = (connections.clone(), asked.clone());
         let accepting = tokio::spawn(async move {
@@ -106,7 +106,7 @@ impl Fake {
     }
 
     /// The requests so far.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<FakeRequest> {
         self.asked.lock().unwrap().clone()
     }
 
@@ -123,7 +123,7 @@ impl Drop for Fake {
     }
 }
 
-async fn serve(stream: TcpStream, answer: Answer, asked: Arc<Mutex<Vec<Asked>>>) {
+async fn serve(stream: TcpStream, answer: Answer, asked: Arc<Mutex<Vec<FakeRequest>>>) {
     let mut stream = BufReader::new(stream);
     while let Some(request) = read(&mut stream).await {
         asked.lock().unwrap().push(request.clone());
@@ -138,7 +138,7 @@ async fn serve(stream: TcpStream, answer: Answer, asked: Arc<Mutex<Vec<Asked>>>)
     }
 }
 
-async fn read(stream: &mut BufReader<TcpStream>) -> Option<Asked> {
+async fn read(stream: &mut BufReader<TcpStream>) -> Option<FakeRequest> {
     let mut head = Vec::new();
     loop {
         let mut line = String::new();
@@ -162,7 +162,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Asked> {
     let length = headers.iter().find(|(name, _)| name == "content-length");
     let mut body = vec![0; length.map_or(0, |(_, length)| length.parse().unwrap())];
     stream.read_exact(&mut body).await.ok()?;
-    Some(Asked { method, path: path.to_owned(), query: query.parse().unwrap(), headers, body })
+    Some(FakeRequest { method, path: path.to_owned(), query: query.parse().unwrap(), headers, body })
 }
 
 async fn write(stream: &mut BufReader<TcpStream>, reply: Reply) -> std::io::Result<()> {

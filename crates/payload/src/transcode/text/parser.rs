@@ -26,7 +26,7 @@ struct Parser<'p, 'a> {
 impl<'p, 'a> Parser<'p, 'a> {
     /// Parses fields up to `end`, which is skipped, or to the end of the text.
     fn fields(&mut self, message: &'p MessageType, end: Option<u8>, depth: usize) -> Result<(), Error> {
-        let mut seen = Seen::default();
+        let mut seen = SeenFields::default();
         let mut hint = 0;
         loop {
             match (self.peek(), end) {
@@ -49,7 +49,7 @@ impl<'p, 'a> Parser<'p, 'a> {
     fn field(
         &mut self,
         message: &'p MessageType,
-        seen: &mut Seen,
+        seen: &mut SeenFields,
         hint: usize,
         depth: usize,
     ) -> Result<usize, Error> {
@@ -72,7 +72,7 @@ impl<'p, 'a> Parser<'p, 'a> {
         Ok(index as usize)
     }
 
-    fn check_single(&self, field: &Field, index: u32, seen: &mut Seen) -> Result<(), Error> {
+    fn check_single(&self, field: &Field, index: u32, seen: &mut SeenFields) -> Result<(), Error> {
         let name = field.name();
         if !field.is_repeated() && !seen.fields.insert(index) {
             return Err(self.wrong(&format!("Non-repeated field \"{name}\" is specified multiple times.")));
@@ -406,7 +406,7 @@ impl<'p, 'a> Parser<'p, 'a> {
 }
 
 #[derive(Default)]
-struct Seen {
+struct SeenFields {
     fields: FieldSet,
     oneofs: FieldSet,
 }

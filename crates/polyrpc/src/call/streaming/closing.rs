@@ -18,7 +18,7 @@ pub(crate) struct Closing {
 
 /// The stream was aborted before all was sent.
 #[derive(Debug)]
-pub(crate) struct Abandoned;
+pub(crate) struct StreamAborted;
 
 impl Closing {
     pub(crate) fn new() -> (Closer, Self) {
@@ -40,8 +40,8 @@ impl Closing {
 
 impl Closer {
     /// Requests the end of the stream, and waits until it has ended.
-    pub(crate) async fn close(mut self) -> Result<(), Abandoned> {
+    pub(crate) async fn close(mut self) -> Result<(), StreamAborted> {
         self.requested.notify_one();
-        self.ended.changed().await.map_err(|_| Abandoned)
+        self.ended.changed().await.map_err(|_| StreamAborted)
     }
 }

@@ -42,7 +42,7 @@ use self::any_connection::{AnyConnection, AttachedStreams, CallEnded, Readiness}
 use self::call_counts::CallCounts;
 use self::connect_gate::UnconfirmedConnection;
 use self::keepalive::Heartbeat;
-use self::pending::{PendingCalls, ReceivedMessages, Undelivered, register_waker};
+use self::pending::{DeliveryError, PendingCalls, ReceivedMessages, register_waker};
 use self::server_calls::ServerCalls;
 use super::hook::HookedConnection;
 use crate::contention::{Mutex, MutexGuard};
@@ -543,13 +543,13 @@ impl<S: Session> Shared<S> {
     fn deliver(&mut self, id: CallId, message: Message, wakers: &mut Vec<Waker>) {
         match self.pending.deliver(id, message, wakers) {
             Ok(()) => {}
-            Err(Undelivered::TooMany) => {
+            Err(DeliveryError::TooMany) => {
                 let status = Status::resource_exhausted("too many unread messages");
                 self.pending.finish(id, Err(status), wakers);
                 self.session.cancel(id, &mut self.out);
             }
-            Err(Undelivered::NoCall(message)) if message.body.is_empty() => {}
-            Err(Undelivered::NoCall(message)) => self.consumed(id, message.body.len()),
+            Err(DeliveryError::NoCall(message)) if message.body.is_empty() => {}
+            Err(DeliveryError::NoCall(message)) => self.consumed(id, message.body.len()),
         }
     }
 }

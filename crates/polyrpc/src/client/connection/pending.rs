@@ -109,12 +109,12 @@ impl PendingCalls {
         id: CallId,
         message: Message,
         wakers: &mut Vec<Waker>,
-    ) -> Result<(), Undelivered> {
+    ) -> Result<(), DeliveryError> {
         let counts = self.unread.is_some();
-        let Some(opened) = self.opened(id) else { return Err(Undelivered::NoCall(message)) };
+        let Some(opened) = self.opened(id) else { return Err(DeliveryError::NoCall(message)) };
         let bytes = message.body.len();
         if !opened.deliver(message, wakers) {
-            return Err(Undelivered::TooMany);
+            return Err(DeliveryError::TooMany);
         }
         if counts {
             opened.unread += bytes;
@@ -392,7 +392,7 @@ impl State {
 
 /// Why a message was not delivered.
 #[derive(Debug)]
-pub(super) enum Undelivered {
+pub(super) enum DeliveryError {
     /// No call waits for it.
     NoCall(Message),
     /// Too many messages are waiting already.
@@ -530,7 +530,7 @@ mod tests {
         assert!(pending.receive(first, &mut taken, Waker::noop()).is_ready() && taken.end.is_some());
         assert_eq!(pending.unread(), 200);
         assert!(pending.receive(first, &mut taken, Waker::noop()).is_ready(), "nothing more comes");
-        assert!(matches!(pending.deliver(first, message(), &mut Vec::new()), Err(Undelivered::NoCall(_))));
+        assert!(matches!(pending.deliver(first, message(), &mut Vec::new()), Err(DeliveryError::NoCall(_))));
         pending.consumed(first, 100);
         assert_eq!(pending.unread(), 100);
         assert!(pending.forget(second) && !pending.forget(first));

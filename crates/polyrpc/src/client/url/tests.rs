@@ -1,4 +1,4 @@
-use polyrpc_core::protocol::{Descriptor, Detected, Parameter};
+use polyrpc_core::protocol::{Descriptor, Detection, Parameter};
 use polyrpc_wire::connect::UnaryMethod;
 use polyrpc_wire::fb_rpc::{self, Magic, ServiceHash};
 use polyrpc_wire::http;
@@ -14,7 +14,7 @@ static LINES: Descriptor = Descriptor {
         Parameter::new("end", &["lf", "crlf", "list"], "end of a line"),
         Parameter::new("tenant", &[], "name of the tenant"),
     ],
-    ..Descriptor::new("lines", |_| Detected::Unknown)
+    ..Descriptor::new("lines", |_| Detection::Unknown)
 };
 
 fn known() -> Vec<Protocol> {

@@ -61,7 +61,7 @@ impl<'r, 'de> Value<'r, 'de> {
             (Some(zeros), Ok(Token::Array(count))) => {
                 self.token()?;
                 let missing = wanted.saturating_sub(count as usize);
-                let mut filled = Filled { parts: self.parts(count)?, missing, zeros };
+                let mut filled = FilledArray { parts: self.parts(count)?, missing, zeros };
                 let value = visitor.visit_seq(&mut filled)?;
                 filled.parts.skip()?;
                 Ok(value)
@@ -240,13 +240,13 @@ impl<'de> SeqAccess<'de> for &mut Parts<'_, 'de> {
 }
 
 /// Elements of an array, filled up with zeros if it is too short.
-struct Filled<'r, 'de> {
+struct FilledArray<'r, 'de> {
     parts: Parts<'r, 'de>,
     missing: usize,
     zeros: &'r Cell<usize>,
 }
 
-impl<'de> SeqAccess<'de> for &mut Filled<'_, 'de> {
+impl<'de> SeqAccess<'de> for &mut FilledArray<'_, 'de> {
     type Error = Error;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {

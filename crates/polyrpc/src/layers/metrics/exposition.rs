@@ -11,7 +11,7 @@ pub(super) fn text(families: &[Family], buckets_a_doubling: i32) -> String {
     for family in families.iter().filter(|family| !family.samples.is_empty()) {
         let Family { name, help, kind, samples } = family;
         let space = if help.is_empty() { "" } else { " " };
-        page.text(format_args!("# HELP {name}{space}{}\n", Escaped(help, false)));
+        page.text(format_args!("# HELP {name}{space}{}\n", EscapedText(help, false)));
         page.text(format_args!("# TYPE {name} {}\n", kind.as_str()));
         for sample in samples {
             let line = Line { name, page: &mut page, labels: &sample.labels };
@@ -60,7 +60,7 @@ impl Line<'_> {
     }
 
     fn line(&mut self, end: &str, more: Option<(&str, &str)>, value: impl Display) {
-        let (name, labels) = (self.name, Written { labels: self.labels, more });
+        let (name, labels) = (self.name, LabelSet { labels: self.labels, more });
         self.page.text(format_args!("{name}{end}{labels} {value}\n"));
     }
 }
@@ -75,17 +75,17 @@ impl Page {
     }
 }
 
-struct Written<'a> {
+struct LabelSet<'a> {
     labels: &'a Labels,
     more: Option<(&'a str, &'a str)>,
 }
 
-impl Display for Written<'_> {
+impl Display for LabelSet<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let own = self.labels.iter().map(|(name, value)| (&**name, &**value));
         let mut separator = '{';
         for (name, value) in own.chain(self.more) {
-            write!(f, "{separator}{name}=\"{}\"", Escaped(value, true))?;
+            write!(f, "{separator}{name}=\"{}\"", EscapedText(value, true))?;
             separator = ',';
         }
         if separator == ',' { f.write_char('}') } else { Ok(()) }
@@ -93,9 +93,9 @@ impl Display for Written<'_> {
 }
 
 /// A label's value, or a help text, in which quotation marks are not escaped.
-struct Escaped<'a>(&'a str, bool);
+struct EscapedText<'a>(&'a str, bool);
 
-impl Display for Escaped<'_> {
+impl Display for EscapedText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for letter in self.0.chars() {
             match letter {

@@ -27,7 +27,7 @@ use super::{CallEnd, CallStart, CallTracer};
 use crate::call::{self, Countable, Outcome, Peer};
 use crate::layer::{Call, Layer, Next, Side};
 use crate::propagation::{self, CallScope, CallTrace};
-use crate::running::{self, CallKey, Entry, Poll, RunningCall, Tracked};
+use crate::running::{self, CallKey, Entry, Poll, RunningCall, TrackedCall};
 
 /// Counters and latencies of calls, for each method, protocol, side and outcome.
 ///
@@ -55,9 +55,9 @@ use crate::running::{self, CallKey, Entry, Poll, RunningCall, Tracked};
 /// Latencies are those of successful calls, as in brpc, and accurate to a tenth. "Recent" values cover the time since
 /// they were last read, but at least the last ten seconds.
 #[derive(Clone)]
-pub struct Metrics(Arc<Counted>);
+pub struct Metrics(Arc<MetricsInner>);
 
-struct Counted {
+struct MetricsInner {
     /// Unique within the process.
     number: u32,
     table: Table,
@@ -89,7 +89,7 @@ impl Metrics {
     /// Creates metrics with room for this many methods, at most 2²⁰.
     pub fn with_max_methods(methods: usize) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        Self(Arc::new(Counted {
+        Self(Arc::new(MetricsInner {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             table: Table::new(methods.min(1 << 20)),
             since: Instant::now(),
@@ -333,13 +333,13 @@ impl Observer for Metrics {
     }
 
     #[inline]
-    fn watched(&self, call: &CountedCall, began: Instant) -> Option<Tracked> {
+    fn watched(&self, call: &CountedCall, began: Instant) -> Option<TrackedCall> {
         if !running::is_watched() {
             return None;
         }
         let key = CallKey { metrics: self.0.number, place: call.place.number() };
         let is_served = self.0.table.at(call.place).key.side == Side::Server;
-        Some(Tracked::new(key, is_served, began, call.peer.clone()))
+        Some(TrackedCall::new(key, is_served, began, call.peer.clone()))
     }
 }
 

@@ -37,17 +37,17 @@ fn endless(made: &Arc<AtomicUsize>) -> Streaming<Bytes> {
 }
 
 /// Notifies when it is dropped.
-struct Dropped(Option<oneshot::Sender<()>>);
+struct DropNotifier(Option<oneshot::Sender<()>>);
 
-impl Drop for Dropped {
+impl Drop for DropNotifier {
     fn drop(&mut self) {
         let _ = self.0.take().expect("it is dropped once").send(());
     }
 }
 
-fn dropped() -> (Dropped, oneshot::Receiver<()>) {
+fn dropped() -> (DropNotifier, oneshot::Receiver<()>) {
     let (sender, receiver) = oneshot::channel();
-    (Dropped(Some(sender)), receiver)
+    (DropNotifier(Some(sender)), receiver)
 }
 
 /// A handler that passes its requests to the test.

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
-use polyrpc_kcp::{Ended, OpenedDatagram, Session};
+use polyrpc_kcp::{EndReason, OpenedDatagram, Session};
 use tokio::net::UdpSocket;
 
 use super::timers::{SetTimers, Timers};
@@ -21,7 +21,7 @@ pub(super) struct Conversation {
 
 /// State of a conversation after a datagram.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Handled {
+pub(super) struct ConversationState {
     /// Whether the peer's address is validated.
     pub(super) is_validated: bool,
     /// Whether the conversation has ended.
@@ -74,14 +74,14 @@ impl Conversation {
     }
 
     /// Handles a datagram.
-    pub(super) fn handle(self: &Arc<Self>, datagram: OpenedDatagram<'_>) -> Handled {
+    pub(super) fn handle(self: &Arc<Self>, datagram: OpenedDatagram<'_>) -> ConversationState {
         let mut state = self.lock();
         state.session.handle(self.outlet.timers.now(), datagram);
         let is_validated = state.session.is_validated();
         self.flush_datagrams(&mut state);
         let is_over = state.is_over();
         wake(state);
-        Handled { is_validated, is_over }
+        ConversationState { is_validated, is_over }
     }
 
     /// Probes the peer.
@@ -302,11 +302,13 @@ impl State {
         }
         match self.session.ended() {
             None => self.shut.then_some(Ok(())),
-            Some(Ended::Closed | Ended::ClosedByPeer | Ended::Replaced | Ended::Evicted) => Some(Ok(())),
-            Some(ended @ (Ended::Unknown | Ended::StartMissing)) => {
+            Some(EndReason::Closed | EndReason::ClosedByPeer | EndReason::Replaced | EndReason::Evicted) => {
+                Some(Ok(()))
+            }
+            Some(ended @ (EndReason::Unknown | EndReason::StartMissing)) => {
                 Some(Err(io::Error::new(io::ErrorKind::ConnectionReset, ended)))
             }
-            Some(ended @ (Ended::Silent | Ended::Unanswered)) => {
+            Some(ended @ (EndReason::Silent | EndReason::Unanswered)) => {
                 Some(Err(io::Error::new(io::ErrorKind::TimedOut, ended)))
             }
         }

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep_until, timeout};
 
 use super::backlog::Backlog;
-use super::conversation::{Conversation, Handled, Outlet};
+use super::conversation::{Conversation, ConversationState, Outlet};
 use super::conversation_table::ConversationTable;
 use super::stream::Stream;
 use super::timers::Timers;
@@ -264,7 +264,7 @@ impl Endpoint {
     }
 
     /// Updates the table for a conversation that has ended, or whose peer is validated now.
-    fn update(&mut self, conversation: &Arc<Conversation>, handled: Handled) {
+    fn update(&mut self, conversation: &Arc<Conversation>, handled: ConversationState) {
         if handled.is_over {
             self.conversations.remove(conversation);
             return;

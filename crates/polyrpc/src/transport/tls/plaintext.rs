@@ -4,7 +4,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, BytesMut};
 
 use super::failure;
-use super::session::{Opened, record_length};
+use super::session::{DecryptedRecords, record_length};
 use crate::transport::{Inbox, Source};
 
 /// Reads until there is plaintext; 0 after the peer's close_notify.
@@ -15,7 +15,7 @@ pub(super) fn poll_plaintext(
     incoming: &mut Inbox,
     plain: &mut BytesMut,
     cx: &mut Context<'_>,
-    mut open: impl FnMut(&mut [u8], &mut BytesMut, usize) -> io::Result<(Opened, bool)>,
+    mut open: impl FnMut(&mut [u8], &mut BytesMut, usize) -> io::Result<(DecryptedRecords, bool)>,
 ) -> Poll<io::Result<usize>> {
     let room = plain.capacity() - plain.len();
     for _ in 0..MAX_READS {
@@ -70,7 +70,7 @@ mod tests {
         let mut cx = Context::from_waker(Waker::noop());
         for turn in 1..10 {
             let read = poll_plaintext(&mut source, &mut incoming, &mut plain, &mut cx, |bytes, _, _| {
-                Ok((Opened { discard: bytes.len(), plain: 0 }, false))
+                Ok((DecryptedRecords { discard: bytes.len(), plain: 0 }, false))
             });
             assert!(read.is_pending());
             assert_eq!(source.0, turn * MAX_READS);

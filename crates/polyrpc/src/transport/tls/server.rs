@@ -38,11 +38,11 @@ pub struct Server(Arc<Inner>);
 
 struct Inner {
     settings: Builder,
-    loaded: RwLock<Arc<Loaded>>,
+    loaded: RwLock<Arc<LoadedConfig>>,
 }
 
 /// The contents of the files.
-struct Loaded {
+struct LoadedConfig {
     config: ServerConfig,
     /// Stamps of the files, taken just before they were read.
     stamps: Vec<Option<Stamp>>,
@@ -114,7 +114,7 @@ impl Server {
         &self.0.settings.report
     }
 
-    fn loaded(&self) -> Arc<Loaded> {
+    fn loaded(&self) -> Arc<LoadedConfig> {
         self.0.loaded.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -199,7 +199,7 @@ impl Builder {
         Ok(Server(Arc::new(Inner { settings: self, loaded: RwLock::new(Arc::new(loaded)) })))
     }
 
-    fn load(&self) -> Result<Loaded, Status> {
+    fn load(&self) -> Result<LoadedConfig, Status> {
         let stamps = self.stamps();
         let identities = self.identities.iter().map(Identity::load).collect::<Result<_, _>>()?;
         let config = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
@@ -208,7 +208,7 @@ impl Builder {
             .with_client_cert_verifier(self.clients.verifier()?)
             .with_cert_resolver(Arc::new(Certificates::new(identities)));
         config.ticketer = Ticketer::new().map_err(|error| config_error(&error))?;
-        Ok(Loaded { config, stamps })
+        Ok(LoadedConfig { config, stamps })
     }
 
     fn stamps(&self) -> Vec<Option<Stamp>> {

@@ -42,7 +42,7 @@ enum End {
 
 /// Result of [`Session::open`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Opened {
+pub(super) struct DecryptedRecords {
     /// Number of input bytes that are consumed.
     pub(super) discard: usize,
     /// Number of plaintext bytes that were appended.
@@ -84,8 +84,8 @@ impl Session {
         incoming: &mut [u8],
         plain: &mut impl BufMut,
         room: usize,
-    ) -> io::Result<Opened> {
-        let mut opened = Opened { discard: 0, plain: 0 };
+    ) -> io::Result<DecryptedRecords> {
+        let mut opened = DecryptedRecords { discard: 0, plain: 0 };
         self.fragment = false;
         while opened.plain < room.max(1) && !self.peer_closed {
             let step = self.step(&mut incoming[opened.discard..], plain);

@@ -49,7 +49,7 @@ pub enum OnLoss {
 
 /// A translated message.
 #[derive(Debug)]
-pub struct Translated {
+pub struct Translation {
     /// The message in the new format.
     pub body: Body,
     /// Number of lost parts.
@@ -139,10 +139,10 @@ impl Translator {
     ///
     /// If it is malformed, does not match the schema, is too large or nested too deeply, or would lose a part and
     /// [`OnLoss::Reject`] applies.
-    pub fn translate(&self, body: Body) -> Result<Translated, Error> {
+    pub fn translate(&self, body: Body) -> Result<Translation, Error> {
         let translated = match &self.plan {
             Plan::Same => {
-                return Ok(Translated { body: Body { format: self.to, ..body }, lost: 0 });
+                return Ok(Translation { body: Body { format: self.to, ..body }, lost: 0 });
             }
             Plan::Typed(message) => self.typed(message, &body)?,
             Plan::Plain => self.plain(&body)?,
@@ -169,11 +169,11 @@ impl Translator {
         strict::undeclared(message, argument)
     }
 
-    fn typed(&self, message: &Message, body: &Body) -> Result<Translated, Error> {
+    fn typed(&self, message: &Message, body: &Body) -> Result<Translation, Error> {
         let (protobuf, unknown) = self.to_protobuf(message, self.from, body)?;
         let (bytes, lost) = self.print_protobuf(message, self.to, &protobuf)?;
         // Unknown parts of the binary format are counted while writing.
-        Ok(Translated { body: Body::new(self.to, bytes), lost: unknown + lost })
+        Ok(Translation { body: Body::new(self.to, bytes), lost: unknown + lost })
     }
 
     /// Also returns the number of values that the schema does not declare.
@@ -211,11 +211,11 @@ impl Translator {
         Ok((written.into(), scan.lost))
     }
 
-    fn plain(&self, body: &Body) -> Result<Translated, Error> {
+    fn plain(&self, body: &Body) -> Result<Translation, Error> {
         let (json, lost) = to_json(self.from, &body.bytes)?;
         let (bytes, more) = from_json(self.to, json.as_bytes())?;
         let positional = body.positional;
-        Ok(Translated { body: Body { positional, ..Body::new(self.to, bytes) }, lost: lost + more })
+        Ok(Translation { body: Body { positional, ..Body::new(self.to, bytes) }, lost: lost + more })
     }
 
     fn flatbuffers(
@@ -223,7 +223,7 @@ impl Translator {
         table: &Table,
         message: Option<&Message>,
         body: &Body,
-    ) -> Result<Translated, Error> {
+    ) -> Result<Translation, Error> {
         let (bytes, lost) = match (message, self.from) {
             (Some(message), Format::FlatBuffers) => {
                 let (protobuf, unknown) = self.flatbuffers_to_protobuf(table, message, body)?;
@@ -246,7 +246,7 @@ impl Translator {
                 (bytes, lost + more)
             }
         };
-        Ok(Translated { body: Body::new(self.to, bytes), lost })
+        Ok(Translation { body: Body::new(self.to, bytes), lost })
     }
 
     /// Names and numbers are those of the `.proto`, which are those of the `.fbs`.
@@ -286,7 +286,7 @@ impl Translator {
     }
 
     /// Translates arguments or a result that have no names: lists on both sides.
-    fn listed(&self, signature: &Signature, body: &Body) -> Result<Translated, Error> {
+    fn listed(&self, signature: &Signature, body: &Body) -> Result<Translation, Error> {
         let (value, lost) = match positional::is_positional(self.from) {
             true => (positional::decode(self.from, signature, self.direction, &body.bytes)?, 0),
             false => {
@@ -296,11 +296,11 @@ impl Translator {
         };
         if positional::is_positional(self.to) {
             let body = positional::encode(self.to, signature, self.direction, &value)?;
-            return Ok(Translated { body, lost });
+            return Ok(Translation { body, lost });
         }
         let (bytes, more) = from_json(self.to, value.to_string().as_bytes())?;
         let positional = self.direction == Direction::Request;
-        Ok(Translated { body: Body { positional, ..Body::new(self.to, bytes) }, lost: lost + more })
+        Ok(Translation { body: Body { positional, ..Body::new(self.to, bytes) }, lost: lost + more })
     }
 
     /// Translates arguments or a result to or from the fields of a message.
@@ -310,7 +310,7 @@ impl Translator {
         message: &Message,
         table: Option<&Table>,
         body: &Body,
-    ) -> Result<Translated, Error> {
+    ) -> Result<Translation, Error> {
         if positional::is_positional(self.from) {
             let value = positional::decode(self.from, signature, self.direction, &body.bytes)?;
             let object = positional::to_object(message, self.direction, value)?;
@@ -320,7 +320,7 @@ impl Translator {
                 Some(table) => self.protobuf_to_flatbuffers(table, message, &protobuf)?,
                 None => self.print_protobuf(message, self.to, &protobuf)?,
             };
-            return Ok(Translated { body: Body::new(self.to, bytes), lost: lost + unknown });
+            return Ok(Translation { body: Body::new(self.to, bytes), lost: lost + unknown });
         }
         // Callers may send a list where names are declared.
         if is_list(self.from, body) {
@@ -337,7 +337,7 @@ impl Translator {
         let object = serde_json::from_slice(&json).map_err(json::no_json)?;
         let value = positional::from_object(message, self.direction, object);
         let body = positional::encode(self.to, signature, self.direction, &value)?;
-        Ok(Translated { body, lost: lost + unknown })
+        Ok(Translation { body, lost: lost + unknown })
     }
 
     /// Reads arguments, of which a sole one needs no list, or a result.

@@ -115,14 +115,14 @@ fn bytes_of(vector: &Value) -> Bytes {
 }
 
 /// Result of a connection to the echo service.
-pub(super) struct Served {
+pub(super) struct EchoResult {
     pub(super) out: Vec<u8>,
     /// The server closes the connection, or leaves the remaining bytes to another protocol.
     pub(super) ended: bool,
 }
 
 /// Runs the server of the captured scenarios: `example.EchoService`, whose `Echo` is controlled by its message.
-pub(super) fn serve(bytes: &[u8]) -> Served {
+pub(super) fn serve(bytes: &[u8]) -> EchoResult {
     let (mut server, mut inbox, mut out) = (server(), BytesMut::from(bytes), Outbox::new());
     let mut ended = false;
     while !ended {
@@ -138,7 +138,7 @@ pub(super) fn serve(bytes: &[u8]) -> Served {
             Ok(Some(_)) | Err(_) => ended = true,
         }
     }
-    Served { out: out.take(), ended }
+    EchoResult { out: out.take(), ended }
 }
 
 enum Verdict {

@@ -23,7 +23,7 @@ mod status;
 mod stream;
 mod streams;
 
-use polyrpc_core::Detected;
+use polyrpc_core::Detection;
 use polyrpc_core::protocol::by_magic;
 
 pub use connection::{Config, Connection, Event, UPGRADED};
@@ -36,7 +36,7 @@ pub const PREFACE: &[u8] = frame::PREFACE;
 
 /// Detects from the first bytes whether a connection uses this protocol; it is reported as gRPC, the first protocol
 /// that HTTP/2 carries.
-pub(crate) fn recognise(start: &[u8]) -> Detected {
+pub(crate) fn recognise(start: &[u8]) -> Detection {
     by_magic(PREFACE, start)
 }
 

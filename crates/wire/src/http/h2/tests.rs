@@ -21,13 +21,13 @@ struct Sent {
 }
 
 /// A server that is driven with raw frames.
-struct Spoken {
+struct RawServer {
     server: Connection,
     inbox: BytesMut,
     out: Outbox,
 }
 
-impl Spoken {
+impl RawServer {
     /// Creates a connection whose preface and SETTINGS were exchanged.
     fn open(config: Config) -> Self {
         let mut spoken =
@@ -108,8 +108,8 @@ fn request(stream: u32, end: bool) -> Vec<u8> {
     frame_of(frame::HEADERS, flags, stream, &block(&[]))
 }
 
-fn spoken() -> Spoken {
-    Spoken::open(Config::default())
+fn spoken() -> RawServer {
+    RawServer::open(Config::default())
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn empty_data_frames_between_others_are_tolerated() {
 #[test]
 fn padding_without_data_is_credited_to_the_window() {
     let config = Config { window: 1000, ..Config::default() };
-    let mut spoken = Spoken::open(config);
+    let mut spoken = RawServer::open(config);
     spoken.receive(&request(1, false)).unwrap();
     let padding = frame_of(frame::DATA, frame::PADDED, 1, &[&[99][..], &[0; 99]].concat());
     spoken.receive(&padding.repeat(5)).unwrap();
@@ -307,7 +307,7 @@ fn oversized_header_list_resets_its_stream_only() {
 #[test]
 fn data_beyond_the_window_is_a_flow_control_error() {
     let config = Config { window: 10, connection_window: 65_535, ..Config::default() };
-    let mut spoken = Spoken::open(config);
+    let mut spoken = RawServer::open(config);
     spoken.receive(&request(1, false)).unwrap();
     assert_eq!(spoken.reset_with(&frame_of(frame::DATA, 0, 1, &[0; 11])), ErrorCode::FLOW_CONTROL_ERROR);
 }
@@ -316,7 +316,7 @@ fn data_beyond_the_window_is_a_flow_control_error() {
 fn data_of_a_malformed_stream_is_credited_to_the_connection_window() {
     // Each stream announces one byte and sends a thousand. The connection's window must not shrink by that.
     let config = Config { connection_window: 65_536, ..Config::default() };
-    let mut spoken = Spoken::open(config);
+    let mut spoken = RawServer::open(config);
     for n in 0..100 {
         let id = 2 * n + 1;
         let head = block(&[("content-length", "1")]);
@@ -337,7 +337,7 @@ fn headers_precede_the_reset_of_a_malformed_request_for_any_split() {
 #[test]
 fn ended_stream_leaves_the_queue_of_blocked_streams() {
     let config = Config { resets: u32::MAX, ..Config::default() };
-    let mut spoken = Spoken::open(config);
+    let mut spoken = RawServer::open(config);
     for n in 0..2000 {
         let id = 2 * n + 1;
         spoken.receive(&request(id, true)).unwrap();
@@ -468,7 +468,7 @@ fn trailers_after_a_smaller_table_announce_it() {
 #[test]
 fn first_header_block_of_an_upgraded_connection_announces_a_smaller_table() {
     let settings = Settings::read(&[0, 1, 0, 0, 0, 0]).unwrap();
-    let mut spoken = Spoken {
+    let mut spoken = RawServer {
         server: Connection::upgraded(Arc::default(), settings),
         inbox: BytesMut::new(),
         out: Outbox::new(),
@@ -486,17 +486,17 @@ fn no_window() -> Vec<u8> {
 #[test]
 fn one_unsent_response_admits_requests_but_many_do_not() {
     let config = Config { unsent: 100, unsent_in_all: 1000, most_unsent: 10_000, ..Config::default() };
-    let open = |spoken: &mut Spoken, id, length| {
+    let open = |spoken: &mut RawServer, id, length| {
         let taken = spoken.receive(&request(id, true)).unwrap().len() == 1;
         spoken.server.data(id, b"", Bytes::from(vec![0; length]), false, &mut spoken.out);
         taken
     };
-    let mut few = Spoken::open(config.clone());
+    let mut few = RawServer::open(config.clone());
     few.receive(&no_window()).unwrap();
     assert!(open(&mut few, 1, 9_000), "nothing waits");
     assert!(open(&mut few, 3, 1_000), "one answer is long");
     assert!(!open(&mut few, 5, 0), "there is no more room");
-    let mut many = Spoken::open(config);
+    let mut many = RawServer::open(config);
     many.receive(&no_window()).unwrap();
     for n in 0..10 {
         assert!(open(&mut many, 2 * n + 1, 200), "{n}");
@@ -507,7 +507,7 @@ fn one_unsent_response_admits_requests_but_many_do_not() {
 #[test]
 fn refused_streams_do_not_count_as_abuse_while_the_peer_reads() {
     let config = Config { unsent_in_all: 1000, most_unsent: 1000, ..Config::default() };
-    let mut spoken = Spoken::open(config);
+    let mut spoken = RawServer::open(config);
     spoken.receive(&no_window()).unwrap();
     spoken.receive(&request(1, true)).unwrap();
     spoken.server.data(1, b"", Bytes::from_static(&[0; 1100]), true, &mut spoken.out);
@@ -531,13 +531,13 @@ fn peer_that_exceeds_the_announced_stream_limit_is_disconnected() {
     let requests = |n: u32| (0..n).flat_map(|n| request(2 * n + 1, false)).collect::<Vec<_>>();
     let ack = frame_of(frame::SETTINGS, frame::ACK, 0, &[]);
     // The peer cannot know the limit yet.
-    let mut early = Spoken::open(config.clone());
+    let mut early = RawServer::open(config.clone());
     early.receive(&requests(1700)).unwrap();
     assert_eq!(early.server.streams(), 200);
-    let mut told = Spoken::open(config.clone());
+    let mut told = RawServer::open(config.clone());
     assert_eq!(told.ended_with(&[ack, requests(1300)].concat()), ErrorCode::ENHANCE_YOUR_CALM);
     // The peer ignores the limit.
-    assert_eq!(Spoken::open(config).ended_with(&requests(5000)), ErrorCode::ENHANCE_YOUR_CALM);
+    assert_eq!(RawServer::open(config).ended_with(&requests(5000)), ErrorCode::ENHANCE_YOUR_CALM);
 }
 
 #[test]
@@ -596,8 +596,8 @@ fn request_after_the_last_stream_is_ignored_to_its_end() {
 #[test]
 fn consuming_from_an_ended_stream_credits_no_other_stream() {
     let config = Config { window: 100_000, connection_window: 65_536, ..Config::default() };
-    let mut spoken = Spoken::open(config);
-    let fill = |spoken: &mut Spoken, id| {
+    let mut spoken = RawServer::open(config);
+    let fill = |spoken: &mut RawServer, id| {
         spoken.receive(&request(id, false)).unwrap();
         (0..6).for_each(|_| drop(spoken.receive(&frame_of(frame::DATA, 0, id, &[0; 10_000])).unwrap()));
     };

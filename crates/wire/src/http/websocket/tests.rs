@@ -11,7 +11,7 @@ use super::{CloseCode, Config, Event, Kind, Receiver, Role};
 
 /// Result of parsing some bytes: the messages, other events, how it ended.
 #[derive(Debug, Default, PartialEq)]
-struct Received {
+struct ParsedBytes {
     messages: Vec<(Kind, Vec<u8>)>,
     /// An incomplete message.
     begun: Vec<u8>,
@@ -19,8 +19,8 @@ struct Received {
     failure: Option<CloseCode>,
 }
 
-fn receive(mut receiver: Receiver, chunks: &[&[u8]]) -> Received {
-    let (mut close_code, mut raw, mut plain) = (Received::default(), BytesMut::new(), BytesMut::new());
+fn receive(mut receiver: Receiver, chunks: &[&[u8]]) -> ParsedBytes {
+    let (mut close_code, mut raw, mut plain) = (ParsedBytes::default(), BytesMut::new(), BytesMut::new());
     for chunk in chunks {
         raw.extend_from_slice(chunk);
         loop {
@@ -40,7 +40,7 @@ fn receive(mut receiver: Receiver, chunks: &[&[u8]]) -> Received {
 }
 
 /// Returns a client's result for a server's bytes, however they are split.
-fn client_receives(bytes: &[u8]) -> Received {
+fn client_receives(bytes: &[u8]) -> ParsedBytes {
     let receiver = || Receiver::new(Role::Client(|| 0), Config::default());
     let whole = receive(receiver(), &[bytes]);
     let single: Vec<_> = bytes.chunks(1).collect();

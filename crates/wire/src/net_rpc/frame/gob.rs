@@ -63,7 +63,7 @@ impl Gob {
 impl Parts for Gob {
     fn header(&mut self, inbox: &mut BytesMut) -> Result<Option<Header>, Violation> {
         let Some(value) = self.reader.next(inbox)? else { return Ok(None) };
-        let Received { method, number, error } = value.decode()?;
+        let ReceivedHeader { method, number, error } = value.decode()?;
         Ok(Some(Header { method: method.0, number, error: error.0, body: 0 }))
     }
 
@@ -167,7 +167,7 @@ struct Response {
 
 /// A received header, of a call or of a response: a call's has no error.
 #[derive(Deserialize)]
-struct Received {
+struct ReceivedHeader {
     #[serde(rename = "ServiceMethod", default)]
     method: Text,
     #[serde(rename = "Seq", default)]

@@ -7,7 +7,7 @@ use super::*;
 
 #[test]
 fn every_captured_call_is_answered_as_by_the_peer() {
-    for Captured { name, codec, request, response } in captured() {
+    for CapturedCall { name, codec, request, response } in captured() {
         let (mut server, mut out) = (server(codec), Outbox::new());
         let mut inbox = BytesMut::from(&request[..]);
         let (service, method, body, ticket) = match server.next_event(&mut inbox, &mut out) {
@@ -39,7 +39,7 @@ fn every_captured_call_is_answered_as_by_the_peer() {
 
 #[test]
 fn every_captured_request_is_written_as_by_the_peer() {
-    for Captured { name, codec, request, .. } in captured() {
+    for CapturedCall { name, codec, request, .. } in captured() {
         let (mut server, mut out) = (server(codec), Outbox::new());
         let mut inbox = BytesMut::from(&request[..]);
         let Ok(Some(ServerEvent::Call(call, _))) = server.next_event(&mut inbox, &mut out) else {
@@ -52,7 +52,7 @@ fn every_captured_request_is_written_as_by_the_peer() {
 
 #[test]
 fn captured_conversations_are_read_for_any_split_and_damage_never_panics() {
-    for Captured { codec, request, response, .. } in captured() {
+    for CapturedCall { codec, request, response, .. } in captured() {
         assert_any_split(|| server(codec), &request);
         let limits = Limits { message: 1 << 16, header: 1 << 12, ..Limits::default() };
         let most = limits.message + 16;
@@ -85,7 +85,7 @@ fn failure_is_answered_with_an_empty_body_where_old_peers_answer_nothing() {
 }
 
 /// A recorded call and its response.
-struct Captured {
+struct CapturedCall {
     name: String,
     codec: Codec,
     request: Bytes,
@@ -93,7 +93,7 @@ struct Captured {
 }
 
 /// Returns every recorded call that was answered.
-fn captured() -> Vec<Captured> {
+fn captured() -> Vec<CapturedCall> {
     let files = [
         ("gob_mul", Codec::Gob),
         ("gob_error", Codec::Gob),
@@ -114,7 +114,7 @@ fn captured() -> Vec<Captured> {
     files
         .map(|(file, codec)| {
             let [request, response] = conversation(file);
-            Captured { name: file.to_owned(), codec, request, response }
+            CapturedCall { name: file.to_owned(), codec, request, response }
         })
         .into()
 }

@@ -12,7 +12,7 @@ pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, as PEM.
 #[derive(Clone)]
-pub(crate) struct Issued {
+pub(crate) struct IssuedCertificate {
     pub(crate) certificate: String,
     pub(crate) key: String,
 }
@@ -31,20 +31,20 @@ impl Authority {
     }
 
     /// Issues a certificate for hosts, by name or address, and for URIs.
-    pub(crate) fn issue(&self, names: &[&str]) -> Issued {
+    pub(crate) fn issue(&self, names: &[&str]) -> IssuedCertificate {
         self.sign(params(names))
     }
 
-    pub(crate) fn issue_expired(&self, names: &[&str]) -> Issued {
+    pub(crate) fn issue_expired(&self, names: &[&str]) -> IssuedCertificate {
         let mut params = params(names);
         (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 1, 1));
         self.sign(params)
     }
 
-    fn sign(&self, params: CertificateParams) -> Issued {
+    fn sign(&self, params: CertificateParams) -> IssuedCertificate {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
-        Issued { certificate: certificate.pem(), key: key.serialize_pem() }
+        IssuedCertificate { certificate: certificate.pem(), key: key.serialize_pem() }
     }
 }
 

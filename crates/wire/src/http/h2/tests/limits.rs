@@ -10,14 +10,14 @@ fn reset(stream: u32) -> Vec<u8> {
     frame_of(frame::RST_STREAM, 0, stream, &[0, 0, 0, 8])
 }
 
-fn tick(spoken: &mut Spoken, millis: u64) -> Vec<u32> {
+fn tick(spoken: &mut RawServer, millis: u64) -> Vec<u32> {
     let stalled = spoken.server.tick(Duration::from_millis(millis), &mut spoken.out);
     spoken.server.assert_sound();
     stalled
 }
 
 /// Returns the debug data of the last GOAWAY sent.
-fn reason(spoken: &mut Spoken) -> String {
+fn reason(spoken: &mut RawServer) -> String {
     let last = spoken.sent().pop().expect("a frame");
     assert_eq!(last.kind, frame::GOAWAY);
     String::from_utf8(last.payload[8..].to_vec()).unwrap()
@@ -39,7 +39,7 @@ fn moderate_rate_of_resets_is_tolerated() {
 #[test]
 fn data_in_flight_after_a_reset_is_ignored_and_more_of_it_closes_the_connection() {
     let config = Config { window: 65_536, connection_window: 1 << 20, ..Config::default() };
-    let mut spoken = Spoken::open(config.clone());
+    let mut spoken = RawServer::open(config.clone());
     let data = |id, length: usize| frame_of(frame::DATA, 0, id, &vec![0; length]);
     // All streams are reset before the peer sees the first RST_STREAM, and all their windows are in flight.
     for n in 0..8 {
@@ -59,7 +59,7 @@ fn data_in_flight_after_a_reset_is_ignored_and_more_of_it_closes_the_connection(
     assert_eq!(reason(&mut spoken), "too many frames on closed streams");
 
     // Bodies of refused requests are in flight too.
-    let mut spoken = Spoken::open(Config { streams: 1, ..config });
+    let mut spoken = RawServer::open(Config { streams: 1, ..config });
     spoken.receive(&request(1, false)).unwrap();
     for n in 1..8 {
         assert_eq!(spoken.reset_with(&request(2 * n + 1, false)), ErrorCode::REFUSED_STREAM);
@@ -106,7 +106,7 @@ fn burst_of_resets_closes_the_connection() {
 
 #[test]
 fn header_block_of_four_times_the_limit_closes_the_connection_with_a_reason() {
-    let mut spoken = Spoken::open(Config { header_list: 10_000, ..Config::default() });
+    let mut spoken = RawServer::open(Config { header_list: 10_000, ..Config::default() });
     let first = frame_of(frame::HEADERS, 0, 1, &block(&[]));
     let more = frame_of(frame::CONTINUATION, 0, 1, &[0x80; 16_000]).repeat(3);
     let violation = spoken.receive(&[first, more].concat()).unwrap_err();
@@ -118,7 +118,7 @@ fn header_block_of_four_times_the_limit_closes_the_connection_with_a_reason() {
 
 #[test]
 fn header_list_above_the_limit_that_fills_the_table_again_and_again_closes_the_connection() {
-    let mut spoken = Spoken::open(Config { header_list: 10_000, ..Config::default() });
+    let mut spoken = RawServer::open(Config { header_list: 10_000, ..Config::default() });
     // A name of 4000 bytes is added, and then by its index: two bytes each.
     let name = [&[0x40, 0x7f, 0xa1, 0x1e][..], &[b'n'; 4000], &[0]].concat();
     let flood =
@@ -139,7 +139,7 @@ fn frames_can_have_the_announced_length() {
     server.next_event(&mut inbox, &mut out).unwrap();
     let sent = out.take();
     assert!(sent.windows(6).any(|setting| *setting == [0, 5, 0, 1, 0x86, 0xa0]), "{}", sent.escape_ascii());
-    let mut spoken = Spoken::open(config);
+    let mut spoken = RawServer::open(config);
     let whole = [request(1, false), frame_of(frame::DATA, frame::END_STREAM, 1, &[0; 100_000])].concat();
     let events = spoken.receive(&whole).unwrap();
     assert!(matches!(&events[..], [Event::Whole { body, .. }] if body.len() == 100_000));
@@ -179,7 +179,7 @@ fn unread_finished_stream_is_reset() {
 
 #[test]
 fn unread_short_response_is_reset_after_a_timeout() {
-    let mut spoken = Spoken::open(Config { stalled: Duration::from_secs(7), ..Config::default() });
+    let mut spoken = RawServer::open(Config { stalled: Duration::from_secs(7), ..Config::default() });
     spoken.receive(&no_window()).unwrap();
     spoken
         .receive(&[request(1, true), request(3, true), request(5, true), request(7, true)].concat())
@@ -213,7 +213,7 @@ fn window(size: u32) -> Vec<u8> {
 }
 
 /// Creates a connection without send windows, with a queued response on each of `streams` streams.
-fn with_waiting(streams: u32) -> Spoken {
+fn with_waiting(streams: u32) -> RawServer {
     let mut spoken = spoken();
     spoken.receive(&no_window()).unwrap();
     for id in (0..streams).map(|n| 2 * n + 1) {
@@ -224,7 +224,7 @@ fn with_waiting(streams: u32) -> Spoken {
     spoken
 }
 
-fn data_of(spoken: &mut Spoken) -> Vec<(u32, usize)> {
+fn data_of(spoken: &mut RawServer) -> Vec<(u32, usize)> {
     let sent = spoken.sent();
     let data = sent.iter().filter(|sent| sent.kind == frame::DATA);
     data.map(|sent| (sent.stream, sent.payload.len())).collect()

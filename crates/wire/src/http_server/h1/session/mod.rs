@@ -12,8 +12,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use polyrpc_core::session::server::{BodyConversion, Incomplete};
 use polyrpc_core::session::{Handover, NotFound, RequestHead, ServerEvent, UnreportedRefusals, Verdict};
 use polyrpc_core::{
-    Call, Carrier, Credential, Detected, Head, Message, Metadata, Outbox, Reply, Status, StreamId, Violation,
-    session,
+    Call, Carrier, Credential, Detection, Head, Message, Metadata, Outbox, Reply, Status, StreamId,
+    Violation, session,
 };
 
 use self::exchange::{ActiveExchange, DeferredRequest, Pieces};
@@ -331,12 +331,12 @@ impl Server {
             return Step::Wait;
         }
         match recognise(inbox) {
-            Detected::NeedMore => return Step::Wait,
-            Detected::Unknown if self.config.switches => return Step::Foreign,
-            Detected::Unknown => {
+            Detection::NeedMore => return Step::Wait,
+            Detection::Unknown if self.config.switches => return Step::Foreign,
+            Detection::Unknown => {
                 return self.give_up(Refusal::malformed("this is not an HTTP/1 request"), out);
             }
-            Detected::Is(_) => {}
+            Detection::Is(_) => {}
         }
         let limits = &self.config.limits;
         let end = match frame::head_end(inbox, &mut self.scanned) {

@@ -1,6 +1,6 @@
 //! Message framing: limits, chunks, request smuggling, damaged input.
 
-use polyrpc_core::Detected;
+use polyrpc_core::Detection;
 use polyrpc_core::testing::{assert_any_split, assert_survives_damage, damage, record_events};
 
 use super::*;
@@ -10,13 +10,13 @@ use crate::http::h1::recognise;
 fn http_methods_are_detected_and_the_http2_preface_is_not() {
     for method in ["GET", "POST", "PUT", "HEAD", "DELETE", "OPTIONS", "PATCH", "CONNECT"] {
         let line = format!("{method} / HTTP/1.1");
-        assert_eq!(recognise(line.as_bytes()), Detected::Is(()));
+        assert_eq!(recognise(line.as_bytes()), Detection::Is(()));
         for n in 0..=method.len() {
-            assert_eq!(recognise(&line.as_bytes()[..n]), Detected::NeedMore, "{method} {n}");
+            assert_eq!(recognise(&line.as_bytes()[..n]), Detection::NeedMore, "{method} {n}");
         }
     }
-    assert_eq!(recognise(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Detected::Unknown);
-    assert_eq!(recognise(b"get / HTTP/1.1"), Detected::Unknown);
+    assert_eq!(recognise(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Detection::Unknown);
+    assert_eq!(recognise(b"get / HTTP/1.1"), Detection::Unknown);
 }
 
 #[test]
@@ -24,13 +24,13 @@ fn request_with_an_unsupported_method_is_detected_and_answered_with_501() {
     for method in ["FOO", "PROPFIND", "GETX", "TRACE"] {
         let line = format!("{method} /");
         for n in 1..line.len() {
-            assert_eq!(recognise(&line.as_bytes()[..n]), Detected::NeedMore, "{method} {n}");
+            assert_eq!(recognise(&line.as_bytes()[..n]), Detection::NeedMore, "{method} {n}");
         }
-        assert_eq!(recognise(line.as_bytes()), Detected::Is(()), "{method}");
+        assert_eq!(recognise(line.as_bytes()), Detection::Is(()), "{method}");
         assert_refused(&format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n"), 501);
     }
     for other in [&b"PRPC\0"[..], b"FOO\r\n", b"FOO 1", b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"] {
-        assert_eq!(recognise(other), Detected::Unknown);
+        assert_eq!(recognise(other), Detection::Unknown);
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::server::{Awaited, BodyConversion, Incomplete, Streaming as _};
+use polyrpc_core::session::server::{BodyConversion, Incomplete, KeepReason, Streaming as _};
 use polyrpc_core::session::{NotFound, RefusalCause, ServerEvent, UnreportedRefusals, Verdict};
 use polyrpc_core::{
     Call, Carrier, Code, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply,
@@ -521,11 +521,11 @@ impl session::server::Housekeeping for Server {
 
     /// The peer may open streams until the PING after the first GOAWAY is answered (RFC 9113, §6.8); streams that are
     /// open then are completed.
-    fn awaited(&self) -> Awaited {
+    fn keep_reason(&self) -> KeepReason {
         match () {
-            () if self.http.has_queued_data() => Awaited::Room,
-            () if !self.http.is_shut_down() => Awaited::Calls,
-            () => Awaited::Nothing,
+            () if self.http.has_queued_data() => KeepReason::Room,
+            () if !self.http.is_shut_down() => KeepReason::Calls,
+            () => KeepReason::Nothing,
         }
     }
 

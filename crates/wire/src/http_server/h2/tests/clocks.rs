@@ -1,6 +1,6 @@
 //! Timeouts of calls.
 
-use polyrpc_core::session::server::Awaited;
+use polyrpc_core::session::server::KeepReason;
 
 use super::streams::{Both, with_unary_method};
 use super::*;
@@ -137,7 +137,7 @@ fn caller_that_reads_nothing_of_a_long_response_is_cancelled() {
     pass(&mut both, 29, 30);
     assert_eq!(both.recorded(), ["cancelled 1"]);
     assert_eq!(both.server.unsent(), 0);
-    assert_ne!(both.server.awaited(), Awaited::Room);
+    assert_ne!(both.server.keep_reason(), KeepReason::Room);
     both.server.assert_sound();
 }
 
