@@ -13,7 +13,7 @@ pub(crate) struct PageRequest {
     path: Vec<String>,
     /// The decoded parameters of the query, and of a form that was sent.
     parameters: Vec<(String, String)>,
-    pub(crate) form: Form,
+    pub(crate) format: PageFormat,
     /// Whether the caller reads gzip.
     pub(crate) takes_gzip: bool,
     pub(crate) caller: Caller,
@@ -29,9 +29,9 @@ pub(crate) enum Verb {
     Post,
 }
 
-/// How a page is written.
+/// Output format of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum PageFormat {
     /// As brpc writes it for curl.
     Text,
     Json,
@@ -50,7 +50,7 @@ pub(crate) struct Caller {
     pub(crate) no_browser: bool,
 }
 
-/// The parts of a request that decide how a page is written.
+/// The parts of a request that decide the output format of a page.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Accepts<'a> {
     pub(crate) accept: Option<&'a str>,
@@ -71,15 +71,15 @@ impl PageRequest {
         let takes_gzip = accepts.encodings.is_some_and(takes_gzip);
         let parameters = parameters.collect();
         let menu = Menu::default();
-        let mut request = Self { verb, path, parameters, form: Form::Text, takes_gzip, caller, menu };
-        request.form = request.chosen_form(accepts);
+        let mut request = Self { verb, path, parameters, format: PageFormat::Text, takes_gzip, caller, menu };
+        request.format = request.chosen_format(accepts);
         request
     }
 
     /// Returns the request for the part of another page that a page shows again and again.
     pub(crate) fn part(&self, target: &str) -> Self {
         let request = Self::parse(Verb::Get, target, "", Accepts::default(), self.caller.clone());
-        Self { form: Form::Part, ..request }
+        Self { format: PageFormat::Part, ..request }
     }
 
     /// Returns the segment of the path at this place, if there is one.
@@ -104,23 +104,23 @@ impl PageRequest {
     }
 
     /// brpc writes HTML for clients with a `User-Agent` other than curl's (`builtin/common.cpp`, `UseHTML`).
-    fn chosen_form(&self, accepts: Accepts<'_>) -> Form {
+    fn chosen_format(&self, accepts: Accepts<'_>) -> PageFormat {
         match self.parameter("format") {
-            Some("json") => return Form::Json,
-            Some("html") => return Form::Html,
-            Some("text") => return Form::Text,
+            Some("json") => return PageFormat::Json,
+            Some("html") => return PageFormat::Html,
+            Some("text") => return PageFormat::Text,
             _ => {}
         }
         match self.parameter("console") {
-            Some("0") => return Form::Html,
-            Some(_) => return Form::Text,
+            Some("0") => return PageFormat::Html,
+            Some(_) => return PageFormat::Text,
             None => {}
         }
         let wants = |kind| accepts.accept.is_some_and(|accept| accept.contains(kind));
         match accepts.user_agent {
-            _ if wants("application/json") && !wants("text/html") => Form::Json,
-            Some(agent) if !agent.contains("curl/") && !agent.is_empty() => Form::Html,
-            _ => Form::Text,
+            _ if wants("application/json") && !wants("text/html") => PageFormat::Json,
+            Some(agent) if !agent.contains("curl/") && !agent.is_empty() => PageFormat::Html,
+            _ => PageFormat::Text,
         }
     }
 }
@@ -173,19 +173,19 @@ mod tests {
     }
 
     #[test]
-    fn form_is_that_of_brpc_unless_json_is_wanted() {
+    fn format_is_text_as_in_brpc_unless_another_is_wanted() {
         let form = |target: &str, accept, user_agent| {
             let caller = get("/").caller;
             let accepts = Accepts { accept, user_agent, encodings: None };
-            PageRequest::parse(Verb::Get, target, "", accepts, caller).form
+            PageRequest::parse(Verb::Get, target, "", accepts, caller).format
         };
         let browser = Some("Mozilla/5.0");
-        assert_eq!(form("/status", None, None), Form::Text);
-        assert_eq!(form("/status", Some("*/*"), Some("curl/8.5.0")), Form::Text);
-        assert_eq!(form("/status", Some("text/html,*/*"), browser), Form::Html);
-        assert_eq!(form("/status", Some("application/json"), browser), Form::Json);
-        assert_eq!(form("/status?console=1", None, browser), Form::Text);
-        assert_eq!(form("/status?console=0", None, None), Form::Html);
-        assert_eq!(form("/status?format=json&console=1", None, browser), Form::Json);
+        assert_eq!(form("/status", None, None), PageFormat::Text);
+        assert_eq!(form("/status", Some("*/*"), Some("curl/8.5.0")), PageFormat::Text);
+        assert_eq!(form("/status", Some("text/html,*/*"), browser), PageFormat::Html);
+        assert_eq!(form("/status", Some("application/json"), browser), PageFormat::Json);
+        assert_eq!(form("/status?console=1", None, browser), PageFormat::Text);
+        assert_eq!(form("/status?console=0", None, None), PageFormat::Html);
+        assert_eq!(form("/status?format=json&console=1", None, browser), PageFormat::Json);
     }
 }

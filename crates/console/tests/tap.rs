@@ -66,7 +66,7 @@ async fn calls_are_shown_as_they_end() {
     // Texts of failures may contain values.
     let line = lines.next();
     assert!(line.ends_with(" [not found: ***]"), "{line}");
-    assert_eq!(lines.next(), "# 2 calls, 0 more were too many");
+    assert_eq!(lines.next(), "# 2 calls, 0 more were dropped");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,7 +9,7 @@ use polyrpc::fallback::HttpResponse;
 use tokio::time::{Instant, timeout_at};
 
 use crate::pages::{self, TapQuery};
-use crate::request::{Form, PageRequest, Verb};
+use crate::request::{PageFormat, PageRequest, Verb};
 use crate::tap::{Tap, TapCall};
 use crate::{reply, respond};
 
@@ -66,7 +66,7 @@ impl TapPage {
 /// Answers a request for live calls.
 pub(super) async fn answer(request: &PageRequest) -> HttpResponse {
     let refused = |(status, why)| respond::response(pages::failure(request, status, why));
-    if request.form == Form::Html {
+    if request.format == PageFormat::Html {
         return match page(request).await {
             Ok(reply) => respond::response(reply),
             Err(refusal) => refused(refusal),
@@ -77,7 +77,7 @@ pub(super) async fn answer(request: &PageRequest) -> HttpResponse {
         Err(refusal) => return refused(refusal),
     };
     match Tap::open(query.filter.clone(), query.rate) {
-        Some(tap) => stream(tap, query, request.form),
+        Some(tap) => stream(tap, query, request.format),
         None => refused(TOO_MANY),
     }
 }
@@ -111,17 +111,17 @@ fn add(calls: &mut VecDeque<TapCall>, call: TapCall) {
 }
 
 /// Returns a response with a line for each call.
-fn stream(mut tap: Tap, query: TapQuery, form: Form) -> HttpResponse {
+fn stream(mut tap: Tap, query: TapQuery, format: PageFormat) -> HttpResponse {
     let body = Streaming::produce(move |sender| async move {
         let end = Instant::now() + query.duration;
-        sender.send(Bytes::from(head(form))).await?;
+        sender.send(Bytes::from(head(format))).await?;
         let mut sent = 0;
         while sent < query.count && Instant::now() < end {
             let until = end.min(Instant::now() + SILENCE);
             let line = match timeout_at(until, tap.next()).await {
                 Ok(Some(call)) => {
                     sent += 1;
-                    pages::tap_line(&call, query.values, form)
+                    pages::tap_line(&call, query.values, format)
                 }
                 Ok(None) => break,
                 Err(_) if until == end => break,
@@ -129,20 +129,20 @@ fn stream(mut tap: Tap, query: TapQuery, form: Form) -> HttpResponse {
             };
             sender.send(line.into()).await?;
         }
-        sender.send(tail(form, sent, tap.missed()).into()).await?;
+        sender.send(tail(format, sent, tap.missed()).into()).await?;
         Ok(())
     });
     let mut response = respond::with_common_fields(HttpResponse::new(200, Bytes::new()));
-    let kind = if form == Form::Json { "application/x-ndjson" } else { reply::TEXT };
+    let kind = if format == PageFormat::Json { "application/x-ndjson" } else { reply::TEXT };
     response.headers.append("content-type", kind);
     response.body = body;
     response
 }
 
 /// Returns the first line.
-fn head(form: Form) -> String {
-    match form {
-        Form::Json => reply::Reply::json("tap", &()).body + "\n",
+fn head(format: PageFormat) -> String {
+    match format {
+        PageFormat::Json => reply::Reply::json("tap", &()).body + "\n",
         _ => {
             "# Calls as they end: time, µs, side, protocol, peer, method(request)=reply [result]\n".to_owned()
         }
@@ -150,9 +150,9 @@ fn head(form: Form) -> String {
 }
 
 /// Returns the last line.
-fn tail(form: Form, sent: u64, missed: u64) -> String {
-    match form {
-        Form::Json => serde_json::json!({ "calls": sent, "missed": missed }).to_string() + "\n",
-        _ => format!("# {sent} calls, {missed} more were too many\n"),
+fn tail(format: PageFormat, sent: u64, missed: u64) -> String {
+    match format {
+        PageFormat::Json => serde_json::json!({ "calls": sent, "missed": missed }).to_string() + "\n",
+        _ => format!("# {sent} calls, {missed} more were dropped\n"),
     }
 }

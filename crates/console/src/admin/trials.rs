@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::console::{Console, State};
 use crate::observed::ObservedServer;
 use crate::pages;
-use crate::request::{Form, PageRequest, Verb};
+use crate::request::{PageFormat, PageRequest, Verb};
 use crate::respond;
 use crate::trial::{Trial, TrialResult};
 
@@ -50,7 +50,7 @@ impl Trials {
         };
         let (author, target) = (request.caller.name.as_str(), trial.target.as_str());
         tracing::info!(author, target, protocol = trial.protocol, "a method is called by hand");
-        if trial.streams() && request.form != Form::Json {
+        if trial.streams() && request.format != PageFormat::Json {
             return stream(console.clone(), request, server, trial, permit);
         }
         let result = match trial.streams() {
@@ -83,9 +83,9 @@ fn stream(
     trial: Trial,
     permit: OwnedSemaphorePermit,
 ) -> HttpResponse {
-    let content_type = match request.form {
-        Form::Html | Form::Part => "text/html; charset=utf-8",
-        Form::Text | Form::Json => "text/plain; charset=utf-8",
+    let content_type = match request.format {
+        PageFormat::Html | PageFormat::Part => "text/html; charset=utf-8",
+        PageFormat::Text | PageFormat::Json => "text/plain; charset=utf-8",
     };
     let body = Streaming::produce(move |sender| async move {
         let _permit = permit;

@@ -5,7 +5,7 @@ use polyrpc::layer::Side;
 use polyrpc::layers::{MethodStats, Metrics};
 use serde::Serialize;
 
-use super::layout::{Document, written};
+use super::layout::{Document, render};
 use crate::console::{NamedClient, State};
 use crate::html::Html;
 use crate::reply::Reply;
@@ -58,7 +58,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     let clients = state.clients().iter().map(|client| ClientRow::new(client)).collect();
     let metrics = state.metrics();
     let methods = metrics.iter().flat_map(Metrics::methods).filter(|method| method.side == Side::Client);
-    written(request, &Channels { clients, methods: methods.map(|method| Row::new(&method)).collect() })
+    render(request, &Channels { clients, methods: methods.map(|method| Row::new(&method)).collect() })
 }
 
 impl ClientRow {

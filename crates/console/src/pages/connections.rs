@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use polyrpc::introspection::Connection;
 use serde::Serialize;
 
-use super::layout::{Document, failure, written};
+use super::layout::{Document, failure, render};
 use crate::console::State;
 use crate::history::ConnectionRates;
 use crate::html::Html;
@@ -96,7 +96,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         rows = rows.into_iter().skip(view.page.saturating_mul(MAX_SHOWN)).take(MAX_SHOWN).collect();
     }
     let form_token = super::change_token(state, request);
-    written(request, &Connections { server_connection_count: total, connections: rows, view, form_token })
+    render(request, &Connections { server_connection_count: total, connections: rows, view, form_token })
 }
 
 impl View {

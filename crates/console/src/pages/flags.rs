@@ -5,11 +5,11 @@ use std::time::Duration;
 use polyrpc::server::Limits;
 use serde::Serialize;
 
-use super::layout::{Document, failure, written};
+use super::layout::{Document, failure, render};
 use crate::console::State;
 use crate::html::Html;
 use crate::reply::{Reply, TEXT};
-use crate::request::{Form, PageRequest};
+use crate::request::{PageFormat, PageRequest};
 use crate::settings::{self, Change, ChangeError, Flag};
 use crate::text::Text;
 use crate::time::Date;
@@ -70,7 +70,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         changes: changes.map(ChangeRow::from).collect(),
         form_token: super::change_token(state, request),
     };
-    written(request, &flags)
+    render(request, &flags)
 }
 
 /// Returns every setting, and the limits of the servers.
@@ -97,7 +97,9 @@ pub(super) fn change(request: &PageRequest, name: &str, value: &str) -> Reply {
 
 fn changed(request: &PageRequest, result: Result<Change, ChangeError>) -> Reply {
     match result {
-        Ok(_) if request.form == Form::Html => Reply::new(303, TEXT, "done\n").with("location", "/flags"),
+        Ok(_) if request.format == PageFormat::Html => {
+            Reply::new(303, TEXT, "done\n").with("location", "/flags")
+        }
         Ok(change) => {
             let shown = if change.secret { "***" } else { &change.new };
             let mut text = Text::default();

@@ -19,19 +19,19 @@ pub(super) fn answer_ready(state: &State, request: &PageRequest) -> Reply {
 
 /// The process answers.
 pub(super) fn answer_live(_: &State, request: &PageRequest) -> Reply {
-    written(request, "livez", 200, "OK")
+    render(request, "livez", 200, "OK")
 }
 
 fn readiness(state: &State, request: &PageRequest, service: &str) -> Reply {
     match state.is_serving(service) {
-        Some(true) => written(request, "health", 200, "OK"),
-        Some(false) => written(request, "health", 503, "not serving\n"),
-        None => written(request, "health", 404, "no such service\n"),
+        Some(true) => render(request, "health", 200, "OK"),
+        Some(false) => render(request, "health", 503, "not serving\n"),
+        None => render(request, "health", 404, "no such service\n"),
     }
 }
 
 /// Probes want the text, whatever they accept; JSON is for those that ask for it.
-fn written(request: &PageRequest, page: &'static str, status: u16, text: &'static str) -> Reply {
+fn render(request: &PageRequest, page: &'static str, status: u16, text: &'static str) -> Reply {
     match request.parameter("format") {
         Some("json") => Reply { status, ..Reply::json(page, &text.trim_end()) },
         _ => Reply::new(status, TEXT, text),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::layout::{Document, written};
+use super::layout::{Document, render};
 use crate::console::State;
 use crate::html::Html;
 use crate::reply::Reply;
@@ -47,7 +47,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
             methods: under_way.map(|method| (name(method), method.in_flight())).collect(),
         }
     };
-    written(request, &Calls { servers: state.stats().iter().map(server).collect() })
+    render(request, &Calls { servers: state.stats().iter().map(server).collect() })
 }
 
 impl Document for Calls {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::layout::{Document, written};
+use super::layout::{Document, render};
 use crate::console::State;
 use crate::html::Html;
 use crate::reply::Reply;
@@ -77,7 +77,7 @@ const ENTRIES: [(&str, &str); 30] = [
 ];
 
 pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
-    written(request, &Index::new(state))
+    render(request, &Index::new(state))
 }
 
 impl Index {

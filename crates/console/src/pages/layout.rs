@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::html::Html;
 use crate::reply::{JSON, Reply, TEXT};
-use crate::request::{Form, PageRequest};
+use crate::request::{PageFormat, PageRequest};
 use crate::role::Role;
 use crate::text::Text;
 
@@ -24,21 +24,21 @@ pub(crate) trait Document: Serialize {
 }
 
 /// Writes a page in the form of the request.
-pub(crate) fn written<D: Document>(request: &PageRequest, document: &D) -> Reply {
-    match request.form {
-        Form::Text => Reply::text(document.text()),
-        Form::Json => Reply::json(D::NAME, document),
-        Form::Html => Reply::html(200, framed(request, D::NAME, D::TITLE, document.html())),
-        Form::Part => Reply::html(200, document.html()),
+pub(crate) fn render<D: Document>(request: &PageRequest, document: &D) -> Reply {
+    match request.format {
+        PageFormat::Text => Reply::text(document.text()),
+        PageFormat::Json => Reply::json(D::NAME, document),
+        PageFormat::Html => Reply::html(200, framed(request, D::NAME, D::TITLE, document.html())),
+        PageFormat::Part => Reply::html(200, document.html()),
     }
 }
 
 /// Answers with an error in the form of the request.
 pub(crate) fn failure(request: &PageRequest, status: u16, why: &'static str) -> Reply {
-    match request.form {
-        Form::Text => Reply::new(status, TEXT, [why, "\n"].concat()),
-        Form::Json => Reply::new(status, JSON, json!({ "error": why }).to_string()),
-        Form::Html | Form::Part => {
+    match request.format {
+        PageFormat::Text => Reply::new(status, TEXT, [why, "\n"].concat()),
+        PageFormat::Json => Reply::new(status, JSON, json!({ "error": why }).to_string()),
+        PageFormat::Html | PageFormat::Part => {
             let mut html = Html::default();
             html.raw("<p role=alert>").text(why).raw("</p>");
             Reply::html(status, framed(request, "", "Error", html))

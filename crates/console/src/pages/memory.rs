@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::layout::{Document, written};
+use super::layout::{Document, render};
 use crate::console::State;
 use crate::html::Html;
 use crate::process;
@@ -31,7 +31,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         let (load, limits) = (server.monitor.load()?, server.monitor.limits()?);
         Some(Held { address: server.address(), held_bytes: load.held_bytes, limit_bytes: limits.memory })
     };
-    written(request, &Memory { process, servers: state.servers().iter().filter_map(held).collect() })
+    render(request, &Memory { process, servers: state.servers().iter().filter_map(held).collect() })
 }
 
 impl Document for Memory {

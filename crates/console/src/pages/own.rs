@@ -4,17 +4,17 @@ use super::layout::framed;
 use crate::html::Html;
 use crate::own_page::{OwnPage, PageContent};
 use crate::reply::Reply;
-use crate::request::{Form, PageRequest};
+use crate::request::{PageFormat, PageRequest};
 use crate::text::Text;
 
 /// Answers with a page of the program.
 pub(crate) fn answer(page: &OwnPage, request: &PageRequest) -> Reply {
     let content = (page.content)();
-    match request.form {
-        Form::Text => Reply::text(text(&content)),
-        Form::Json => Reply::json(page.name, &content.data),
-        Form::Html => Reply::html(200, framed(request, page.name, page.title, html(&content))),
-        Form::Part => Reply::html(200, html(&content)),
+    match request.format {
+        PageFormat::Text => Reply::text(text(&content)),
+        PageFormat::Json => Reply::json(page.name, &content.data),
+        PageFormat::Html => Reply::html(200, framed(request, page.name, page.title, html(&content))),
+        PageFormat::Part => Reply::html(200, html(&content)),
     }
 }
 

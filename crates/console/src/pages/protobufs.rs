@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use polyrpc::payload::schema::Pool;
 use serde::Serialize;
 
-use super::layout::{Document, failure, written};
+use super::layout::{Document, failure, render};
 use super::proto_text;
 use crate::console::State;
 use crate::html::Html;
@@ -30,10 +30,10 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     let mut pools = servers.iter().flat_map(|server| server.monitor.descriptors());
     if name.is_empty() {
         let names: BTreeSet<_> = pools.flat_map(|pool| names(&pool)).collect();
-        return written(request, &Names { names: names.into_iter().collect() });
+        return render(request, &Names { names: names.into_iter().collect() });
     }
     match pools.find_map(|pool| declaration(&pool, &name)) {
-        Some(declaration) => written(request, &Declaration { name, declaration }),
+        Some(declaration) => render(request, &Declaration { name, declaration }),
         None => failure(request, 404, "Nothing of this name is declared."),
     }
 }

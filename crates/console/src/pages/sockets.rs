@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::connections::{self, End, Row};
-use super::layout::{Document, failure, written};
+use super::layout::{Document, failure, render};
 use crate::console::State;
 use crate::html::Html;
 use crate::reply::Reply;
@@ -27,7 +27,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         return failure(request, 404, "There is no such connection.");
     };
     match request.verb {
-        Verb::Get => written(request, &Socket { row, form_token: super::change_token(state, request) }),
+        Verb::Get => render(request, &Socket { row, form_token: super::change_token(state, request) }),
         Verb::Post => order(state, request, &row),
     }
 }

@@ -5,7 +5,7 @@ use polyrpc::layers::Metrics;
 use serde::Serialize;
 
 use super::chart::{number, sparkline};
-use super::layout::{Document, written};
+use super::layout::{Document, render};
 use super::signature::signature;
 use crate::console::State;
 use crate::html::Html;
@@ -134,7 +134,7 @@ struct Protocol {
 }
 
 pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
-    written(request, &Status::new(state))
+    render(request, &Status::new(state))
 }
 
 /// Returns the page as text.

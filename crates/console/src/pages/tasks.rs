@@ -6,7 +6,7 @@ use polyrpc::layer::Side;
 use polyrpc::layers::RunningCall;
 use serde::Serialize;
 
-use super::layout::{Document, failure, written};
+use super::layout::{Document, failure, render};
 use crate::console::State;
 use crate::html::Html;
 use crate::reply::Reply;
@@ -75,7 +75,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     let total = calls.len();
     let calls = calls.iter().take(MAX_SHOWN_CALLS).map(|call| Task::new(call, state, now)).collect();
     let stalls = state.stalls.methods().into_iter().map(StallRow::new).collect();
-    written(request, &Tasks { total, calls, stalls, method: method.to_owned() })
+    render(request, &Tasks { total, calls, stalls, method: method.to_owned() })
 }
 
 impl Task {

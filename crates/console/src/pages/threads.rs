@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::layout::{Document, written};
+use super::layout::{Document, render};
 use crate::console::State;
 use crate::html::Html;
 use crate::process::{self, Thread};
@@ -16,7 +16,7 @@ struct Threads {
 }
 
 pub(super) fn answer(_: &State, request: &PageRequest) -> Reply {
-    written(request, &Threads { threads: process::threads() })
+    render(request, &Threads { threads: process::threads() })
 }
 
 impl Document for Threads {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use polyrpc::service::MethodInfo;
 use serde::Serialize;
 
-use super::layout::{Document, failure, written};
+use super::layout::{Document, failure, render};
 use crate::console::State;
 use crate::html::Html;
 use crate::observed::ObservedServer;
@@ -31,7 +31,7 @@ struct Form {
     metadata: String,
     timeout_ms: u64,
     result: Option<TrialResult>,
-    /// The same call by other programs.
+    /// Command lines of other programs that make the same call.
     commands: Vec<(&'static str, String)>,
     #[serde(skip)]
     form_token: String,
@@ -44,9 +44,9 @@ struct Shape {
     server_streams: bool,
 }
 
-/// Milliseconds that a call may take unless its form says otherwise, and at most.
+/// Default and maximum timeout of a call, in milliseconds.
 const TIMEOUT: u64 = 5_000;
-const LONGEST_TIMEOUT: u64 = 30_000;
+const MAX_TIMEOUT: u64 = 30_000;
 
 /// The attribute of the element that contains the messages of a stream.
 const MESSAGES: &str = "role=log>";
@@ -62,31 +62,31 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         let mut methods: Vec<_> = methods.filter(|info| !info.is_standard).map(|info| name(info)).collect();
         methods.sort();
         methods.dedup();
-        return written(request, &Methods { methods });
+        return render(request, &Methods { methods });
     }
     match find(state, &target) {
         Some((server, info)) => {
             let trial = Trial {
                 message: example(&server, &info),
                 target,
-                protocol: usual_protocol(&info),
+                protocol: default_protocol(&info),
                 stream_type: info.stream_type,
                 metadata: Vec::new(),
                 timeout: Duration::from_millis(TIMEOUT),
             };
-            written(request, &Form::new(state, &server, &trial, None))
+            render(request, &Form::new(state, &server, &trial, None))
         }
         None => failure(request, 404, "No server has such a method."),
     }
 }
 
-/// Reads the call of a form; the error is an answer to it.
+/// Parses the call from a submitted form; the error is the response.
 pub(crate) fn trial(state: &State, request: &PageRequest) -> Result<(ObservedServer, Trial), Reply> {
     let target = request.rest();
     let Some((server, info)) = find(state, &target) else {
         return Err(failure(request, 404, "No server has such a method."));
     };
-    let wanted = request.parameter("protocol").unwrap_or_else(|| usual_protocol(&info));
+    let wanted = request.parameter("protocol").unwrap_or_else(|| default_protocol(&info));
     let Some((protocol, _)) = PROTOCOLS.into_iter().find(|(protocol, _)| *protocol == wanted) else {
         return Err(failure(request, 400, "The protocol is not one of the form's."));
     };
@@ -105,7 +105,7 @@ pub(crate) fn trial(state: &State, request: &PageRequest) -> Result<(ObservedSer
     let message = request.parameter("message").unwrap_or_default().to_owned();
     let timeout = match request.parameter("timeout_ms").filter(|millis| !millis.is_empty()) {
         None => Some(TIMEOUT),
-        Some(millis) => millis.parse().ok().filter(|millis| (1..=LONGEST_TIMEOUT).contains(millis)),
+        Some(millis) => millis.parse().ok().filter(|millis| (1..=MAX_TIMEOUT).contains(millis)),
     };
     let Some(timeout) = timeout.map(Duration::from_millis) else {
         return Err(failure(request, 400, "timeout_ms is 1 to 30000."));
@@ -121,11 +121,11 @@ pub(crate) fn trial_result(
     trial: &Trial,
     result: TrialResult,
 ) -> Reply {
-    written(request, &Form::new(state, server, trial, Some(result)))
+    render(request, &Form::new(state, server, trial, Some(result)))
 }
 
-/// Returns what precedes the messages of a stream in an answer, and what follows them: the answer is sent while they
-/// arrive. `result` has no messages.
+/// Returns the parts of the page before and after the messages of a stream: the page is sent while messages arrive.
+/// `result` has no messages.
 pub(crate) fn around_messages(
     state: &State,
     request: &PageRequest,
@@ -133,7 +133,7 @@ pub(crate) fn around_messages(
     trial: &Trial,
     result: TrialResult,
 ) -> (String, String) {
-    let page = written(request, &Form::new(state, server, trial, Some(result))).body;
+    let page = render(request, &Form::new(state, server, trial, Some(result))).body;
     // Values are escaped, so that none contains the marker.
     match page.split_once(MESSAGES) {
         Some((before, after)) => ([before, MESSAGES].concat(), after.to_owned()),
@@ -143,13 +143,13 @@ pub(crate) fn around_messages(
 
 /// Returns a message of a stream as a line of the answer.
 pub(crate) fn message_line(request: &PageRequest, message: &str) -> String {
-    match request.form {
-        page::Form::Html | page::Form::Part => {
+    match request.format {
+        page::PageFormat::Html | page::PageFormat::Part => {
             let mut html = Html::default();
             html.text(message).raw("\n");
             html.into_string()
         }
-        page::Form::Text | page::Form::Json => {
+        page::PageFormat::Text | page::PageFormat::Json => {
             let mut text = Text::default();
             text.value(message).raw("\n");
             text.into_string()
@@ -157,8 +157,8 @@ pub(crate) fn message_line(request: &PageRequest, message: &str) -> String {
     }
 }
 
-/// Returns the protocol of a method's call unless its form says otherwise.
-fn usual_protocol(info: &MethodInfo) -> &'static str {
+/// Returns the protocol that is preselected for a method.
+fn default_protocol(info: &MethodInfo) -> &'static str {
     if info.stream_type.is_unary() { PROTOCOLS[0].0 } else { STREAMING[0] }
 }
 
@@ -200,7 +200,7 @@ impl Form {
     }
 }
 
-/// Returns the call as lines for a shell.
+/// Returns the call as commands for a shell.
 fn commands(address: &str, trial: &Trial) -> Vec<(&'static str, String)> {
     let Trial { target, message, protocol, .. } = trial;
     let message = serde_json::from_str::<serde_json::Value>(message)
@@ -305,8 +305,8 @@ impl Document for Form {
             });
             html.raw(label).raw("</option>");
         }
-        html.raw("</select></label> <label>Time in ms <input name=timeout_ms type=number min=1 max=")
-            .text(LONGEST_TIMEOUT)
+        html.raw("</select></label> <label>Timeout in ms <input name=timeout_ms type=number min=1 max=")
+            .text(MAX_TIMEOUT)
             .raw(" value=")
             .text(self.timeout_ms);
         html.raw("></label><label>")
@@ -325,7 +325,7 @@ impl Document for Form {
                 false => write_reply(&mut html, result),
             }
         }
-        html.raw("<h2>The same by</h2><dl>");
+        html.raw("<h2>Equivalent commands</h2><dl>");
         for (program, line) in &self.commands {
             html.raw("<dt>").raw(program).raw("</dt><dd><pre tabindex=0>").text(line).raw("</pre></dd>");
         }

@@ -4,11 +4,11 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::chart::{number, plot, sparkline};
-use super::layout::{Document, failure, written};
+use super::layout::{Document, failure, render};
 use crate::console::State;
 use crate::html::Html;
 use crate::reply::{JSON, Reply};
-use crate::request::{Form, PageRequest};
+use crate::request::{PageFormat, PageRequest};
 use crate::text::{Text, counted};
 use crate::trend::Trend;
 use crate::vars::{Reading, Value};
@@ -53,7 +53,8 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         return series(state, request, name);
     }
     let filter = request.parameter("filter").unwrap_or_default().to_owned();
-    let most = if matches!(request.form, Form::Html | Form::Part) { MAX_SHOWN } else { usize::MAX };
+    let most =
+        if matches!(request.format, PageFormat::Html | PageFormat::Part) { MAX_SHOWN } else { usize::MAX };
     let is_wanted = |reading: &Reading| {
         let name = reading.full_name();
         (wanted.accept(&reading.name) || wanted.accept(&name)) && name.contains(&filter)
@@ -78,7 +79,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     if variables.is_empty() && !wanted.is_empty() {
         return failure(request, 404, "No variable has such a name.");
     }
-    written(request, &Variables { variables, left_out, filter })
+    render(request, &Variables { variables, left_out, filter })
 }
 
 /// Answers with the history of a variable, as brpc's plots read it (`bvar/detail/series.h`).

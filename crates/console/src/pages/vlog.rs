@@ -5,12 +5,12 @@
 use serde::Serialize;
 
 use super::flags;
-use super::layout::{Document, failure, written};
+use super::layout::{Document, failure, render};
 use crate::console::State;
 use crate::html::Html;
 use crate::log_filter::LOG_FILTER;
 use crate::reply::{Reply, TEXT};
-use crate::request::{Form, PageRequest, Verb};
+use crate::request::{PageFormat, PageRequest, Verb};
 use crate::settings;
 use crate::text::Text;
 
@@ -32,7 +32,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
             let max_level = tracing::level_filters::LevelFilter::current().to_string();
             let filter = settings::flags().into_iter().find(|flag| flag.name == LOG_FILTER);
             let filter = filter.map(|flag| flag.value);
-            written(request, &Log { max_level, filter, form_token: super::change_token(state, request) })
+            render(request, &Log { max_level, filter, form_token: super::change_token(state, request) })
         }
     }
 }
@@ -40,7 +40,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
 /// Changes the filter. The caller's role was checked.
 fn change(request: &PageRequest, value: &str) -> Reply {
     let reply = flags::change(request, LOG_FILTER, value);
-    match request.form == Form::Html && reply.status == 303 {
+    match request.format == PageFormat::Html && reply.status == 303 {
         true => Reply::new(303, TEXT, "done\n").with("location", "/vlog"),
         false => reply,
     }

@@ -5,7 +5,7 @@ mod own;
 
 use serde::Serialize;
 
-use super::layout::{Document, failure, written};
+use super::layout::{Document, failure, render};
 use crate::console::State;
 use crate::fleet::{CallGraph, Fleet, Kind, MergedMethod, ServerView, Summary, call_graph, summary};
 use crate::html::Html;
@@ -78,7 +78,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         return failure(request, 404, "This process shows no registry: `polyrpc console REGISTRY-URL` does.");
     };
     match request.verb {
-        Verb::Get => written(request, &Servers::new(fleet, super::change_token(state, request))),
+        Verb::Get => render(request, &Servers::new(fleet, super::change_token(state, request))),
         Verb::Post => order(fleet, request),
     }
 }

@@ -1,7 +1,7 @@
 use polyrpc::contention;
 use serde::Serialize;
 
-use super::super::layout::{Document, written};
+use super::super::layout::{Document, render};
 use crate::html::Html;
 use crate::reply::Reply;
 use crate::request::PageRequest;
@@ -62,7 +62,7 @@ struct Locks {
 
 /// Answers with the places.
 pub(super) fn answer(request: &PageRequest) -> Reply {
-    written(request, &Locks { locks: rows() })
+    render(request, &Locks { locks: rows() })
 }
 
 impl Document for Locks {

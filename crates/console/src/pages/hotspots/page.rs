@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::super::layout::{Document, written};
+use super::super::layout::{Document, render};
 use super::graph;
 use super::locks::{self, LockRow};
 use super::query::ProfileQuery;
@@ -100,7 +100,7 @@ pub(crate) fn shown(request: &PageRequest, query: &ProfileQuery, profile: Option
     });
     let profile = profile.map(|profile| ShownProfile::new(profile, query));
     let locks = (query.kind == ProfileKind::Contention).then(locks::rows);
-    written(request, &Hotspots { kind: query.kind.name(), profile, kept: kept.collect(), locks })
+    render(request, &Hotspots { kind: query.kind.name(), profile, kept: kept.collect(), locks })
 }
 
 impl ShownProfile {

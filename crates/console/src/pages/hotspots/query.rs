@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::profiler::{FREQUENCY, HIGHEST_FREQUENCY, MOST_SECONDS, Profile, ProfileKind, SECONDS, profiler};
-use crate::request::{Form, PageRequest};
+use crate::request::{PageFormat, PageRequest};
 
 /// Parameters of a request for a profile.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ pub(crate) fn query(request: &PageRequest, kind: ProfileKind) -> Result<ProfileQ
         ProfileKind::Heap => given("take"),
         ProfileKind::Cpu | ProfileKind::Contention => given("seconds"),
     };
-    let is_form = request.form == Form::Html && starts.is_none() && display == Display::Page;
+    let is_form = request.format == PageFormat::Html && starts.is_none() && display == Display::Page;
     let source = match kept_profile("view")? {
         Some(profile) => Source::Kept(profile),
         None if is_form => Source::None,

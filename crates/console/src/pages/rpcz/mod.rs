@@ -13,11 +13,11 @@ use serde::Serialize;
 
 use self::row::Row;
 use self::trace::Trace;
-use super::layout::{Document, failure, written};
+use super::layout::{Document, failure, render};
 use crate::console::State;
 use crate::html::Html;
 use crate::reply::{JSON, Reply, TEXT};
-use crate::request::{Form, PageRequest, Verb};
+use crate::request::{PageFormat, PageRequest, Verb};
 use crate::settings;
 use crate::spans::{Search, Span, collector, rpcz_settings};
 use crate::text::Text;
@@ -84,7 +84,7 @@ pub(super) fn answer(_: &State, request: &PageRequest) -> Reply {
         search: fields.map(|(name, label)| (name, label, parameter(name))),
         failed: search.failed,
     };
-    written(request, &spans)
+    render(request, &spans)
 }
 
 /// Returns a parameter that is a number, or what it is usually; `None` if it is something else.
@@ -98,7 +98,9 @@ fn number(request: &PageRequest, name: &str, usual: u64) -> Option<u64> {
 /// Starts or stops recording calls. The caller's role was checked.
 fn switch(request: &PageRequest, on: &str) -> Reply {
     match settings::change("enable_rpcz", on, &request.caller.name, None) {
-        Ok(_) if request.form == Form::Html => Reply::new(303, TEXT, "done\n").with("location", "/rpcz"),
+        Ok(_) if request.format == PageFormat::Html => {
+            Reply::new(303, TEXT, "done\n").with("location", "/rpcz")
+        }
         Ok(_) if on == "true" => Reply::new(200, TEXT, "rpcz is enabled\n"),
         Ok(_) => Reply::new(200, TEXT, "rpcz is disabled\n"),
         Err(_) => failure(request, 409, "The setting enable_rpcz cannot be changed."),
@@ -118,7 +120,7 @@ fn trace_page(request: &PageRequest, id: &str) -> Reply {
     }
     match exported(request, &spans) {
         Some(exported) => exported,
-        None => written(request, &Trace::new(spans)),
+        None => render(request, &Trace::new(spans)),
     }
 }
 

@@ -11,7 +11,7 @@ pub(crate) use self::query::{TapQuery, query};
 pub(crate) use self::row::line;
 
 use self::row::Row;
-use super::layout::{Document, failure, written};
+use super::layout::{Document, failure, render};
 use crate::console::State;
 use crate::html::Html;
 use crate::reply::Reply;
@@ -55,7 +55,7 @@ pub(crate) fn tapped<'c>(
     let fields = fields.map(|(name, label)| (name, label, parameter(name)));
     let calls = calls.map(|call| Row::new(call, query.values)).collect();
     let seconds = query.duration.as_secs();
-    written(request, &TappedCalls { running, missed, calls, fields, seconds })
+    render(request, &TappedCalls { running, missed, calls, fields, seconds })
 }
 
 impl Document for TappedCalls {
@@ -79,7 +79,7 @@ impl Document for TappedCalls {
         html.raw("></label> <button>Look</button></form>");
         let state = if self.running { "shown as they end" } else { "of that time" };
         html.table(
-            format_args!("{} calls, {state}; {} more were too many", self.calls.len(), self.missed),
+            format_args!("{} calls, {state}; {} more were dropped", self.calls.len(), self.missed),
             &["Ended", "Method", "Side", "Protocol", "Peer", "µs", "Request", "Reply", "Result"],
         );
         for row in &self.calls {

@@ -2,7 +2,7 @@ use serde::Serialize;
 
 use super::letter;
 use crate::html::Html;
-use crate::request::Form;
+use crate::request::PageFormat;
 use crate::stats::micros;
 use crate::tap::TapCall;
 use crate::text::Text;
@@ -75,10 +75,10 @@ impl Row {
 }
 
 /// Returns a call as a line: of JSON, or of text.
-pub(crate) fn line(call: &TapCall, values: bool, form: Form) -> String {
+pub(crate) fn line(call: &TapCall, values: bool, format: PageFormat) -> String {
     let row = Row::new(call, values);
-    match form {
-        Form::Json => serde_json::to_string(&row).unwrap_or_default() + "\n",
+    match format {
+        PageFormat::Json => serde_json::to_string(&row).unwrap_or_default() + "\n",
         _ => {
             let mut text = Text::default();
             row.write(&mut text);
