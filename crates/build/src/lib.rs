@@ -87,7 +87,7 @@ pub use generated::GeneratedCode;
 ///
 /// # Errors
 ///
-/// As [`Config::compile`].
+/// See [`Config::compile`].
 pub fn compile(
     files: impl IntoIterator<Item = impl AsRef<Path>>,
     includes: impl IntoIterator<Item = impl AsRef<Path>>,

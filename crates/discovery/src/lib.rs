@@ -59,7 +59,7 @@ pub fn discover(url: &str) -> Result<Box<dyn Discover>> {
 ///
 /// # Errors
 ///
-/// As [`discover`].
+/// See [`discover`].
 pub fn registrar(url: &str) -> Result<Box<dyn Registrar>> {
     first(url, open_registry).map_err(|error| match discover(url) {
         Ok(_) => {

@@ -66,7 +66,7 @@ impl Redis {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(ANSWER))
             .set_response_timeout(Some(ANSWER));
-        within(self.client.get_multiplexed_async_connection_with_config(&config)).await
+        with_timeout(self.client.get_multiplexed_async_connection_with_config(&config)).await
     }
 }
 
@@ -182,10 +182,10 @@ impl RedisService {
         let mut connection = self.redis.connect().await?;
         // If this is forbidden, the keys are polled.
         let notify = ["SET", "notify-keyspace-events", "KEA"];
-        let _ = within(cmd("CONFIG").arg(&notify).query_async::<()>(&mut connection)).await;
-        let mut changes = within(self.redis.client.get_async_pubsub()).await?;
+        let _ = with_timeout(cmd("CONFIG").arg(&notify).query_async::<()>(&mut connection)).await;
+        let mut changes = with_timeout(self.redis.client.get_async_pubsub()).await?;
         for prefix in &self.prefixes {
-            within(changes.psubscribe(format!("__keyspace@*__:{}*", literal(prefix)))).await?;
+            with_timeout(changes.psubscribe(format!("__keyspace@*__:{}*", literal(prefix)))).await?;
         }
         Ok(RedisWatch { connection, changes })
     }
@@ -197,7 +197,8 @@ impl RedisService {
             if keys.is_empty() {
                 continue;
             }
-            let values: Vec<Option<Vec<u8>>> = within(cmd("MGET").arg(&keys).query_async(connection)).await?;
+            let values: Vec<Option<Vec<u8>>> =
+                with_timeout(cmd("MGET").arg(&keys).query_async(connection)).await?;
             for (key, value) in keys.iter().zip(values) {
                 let name = key.get(prefix.len()..).unwrap_or_default();
                 // It may have expired since it was listed.
@@ -220,7 +221,7 @@ async fn scan(connection: &mut MultiplexedConnection, prefix: &str) -> Result<Ve
     loop {
         let mut scan = cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000);
-        let (next, some): (u64, Vec<Vec<u8>>) = within(scan.query_async(connection)).await?;
+        let (next, some): (u64, Vec<Vec<u8>>) = with_timeout(scan.query_async(connection)).await?;
         keys.extend(some);
         if next == 0 || keys.len() >= MOST_KEYS {
             break;
@@ -328,7 +329,7 @@ impl RedisRegistrar {
             Some(Connection(connection)) => connection,
             None => self.redis.connect().await?,
         };
-        let answer = within(pipeline.query_async::<T>(&mut connection)).await?;
+        let answer = with_timeout(pipeline.query_async::<T>(&mut connection)).await?;
         *place = Some(Connection(connection));
         Ok(answer)
     }
@@ -341,7 +342,7 @@ impl fmt::Debug for Connection {
 }
 
 /// Awaits an answer with a timeout.
-async fn within<T>(request: impl Future<Output = Result<T, RedisError>>) -> Result<T, Status> {
+async fn with_timeout<T>(request: impl Future<Output = Result<T, RedisError>>) -> Result<T, Status> {
     match timeout(ANSWER, request).await {
         Ok(answer) => answer.map_err(failed),
         Err(_) => Err(failed("no response in time")),

@@ -51,7 +51,7 @@ impl ZooKeeper {
             .with_session_timeout(session)
             .with_connection_timeout(ANSWER)
             .with_fail_eagerly();
-        Ok(within(connector.connect(&self.cluster)).await?)
+        Ok(with_timeout(connector.connect(&self.cluster)).await?)
     }
 }
 
@@ -135,7 +135,7 @@ impl ZooKeeperService {
     async fn begin(&self) -> Result<ZooKeeperWatch, Status> {
         let client = self.ensemble.connect(SESSION).await?;
         // The watch is set first: a change while the nodes are read is reported afterwards.
-        let changes = within(client.watch(&self.path, AddWatchMode::PersistentRecursive)).await?;
+        let changes = with_timeout(client.watch(&self.path, AddWatchMode::PersistentRecursive)).await?;
         let mut watching = ZooKeeperWatch { client, changes, nodes: BTreeMap::new() };
         watching.read_all(&self.path).await?;
         Ok(watching)
@@ -144,7 +144,7 @@ impl ZooKeeperService {
 
 impl ZooKeeperWatch {
     async fn read_all(&mut self, path: &str) -> Result<(), Status> {
-        let names = match within(self.client.list_children(path)).await {
+        let names = match with_timeout(self.client.list_children(path)).await {
             Ok(names) => names,
             // No server has registered the service yet.
             Err(Failure::Zoo(Error::NoNode)) => Vec::new(),
@@ -196,7 +196,7 @@ impl ZooKeeperWatch {
 
 /// Returns the data of a node; `None` if it does not exist.
 async fn read(client: &Client, path: &str) -> Result<Option<Vec<u8>>, Status> {
-    match within(client.get_data(path)).await {
+    match with_timeout(client.get_data(path)).await {
         Ok((data, _)) => Ok(Some(data)),
         Err(Failure::Zoo(Error::NoNode)) => Ok(None),
         Err(failure) => Err(failure.into()),
@@ -257,21 +257,21 @@ impl ZooKeeperRegistrar {
         if let Some((data, owner)) = self.owner(client, &path).await? {
             if owner == client.session_id().0 {
                 if data != value.as_bytes() {
-                    within(client.set_data(&path, value.as_bytes(), None)).await?;
+                    with_timeout(client.set_data(&path, value.as_bytes(), None)).await?;
                 }
                 return Ok(());
             }
             // A present owner is an earlier process: an address has one server, so that process is gone.
-            ignore_missing(within(client.delete(&path, None)).await)?;
+            ignore_missing(with_timeout(client.delete(&path, None)).await)?;
         }
         self.make_directories(client, &entry.service).await?;
         let ephemeral = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
-        within(client.create(&path, value.as_bytes(), &ephemeral)).await?;
+        with_timeout(client.create(&path, value.as_bytes(), &ephemeral)).await?;
         Ok(())
     }
 
     async fn owner(&self, client: &Client, path: &str) -> Result<Option<(Vec<u8>, i64)>, Status> {
-        match within(client.get_data(path)).await {
+        match with_timeout(client.get_data(path)).await {
             Ok((data, stat)) => Ok(Some((data, stat.ephemeral_owner))),
             Err(Failure::Zoo(Error::NoNode)) => Ok(None),
             Err(failure) => Err(failure.into()),
@@ -289,7 +289,7 @@ impl ZooKeeperRegistrar {
                 _ if path == service_path => service,
                 _ => "",
             };
-            match within(client.create(path, value.as_bytes(), &persistent)).await {
+            match with_timeout(client.create(path, value.as_bytes(), &persistent)).await {
                 Ok(_) | Err(Failure::Zoo(Error::NodeExists)) => {}
                 Err(failure) => return Err(failure.into()),
             }
@@ -307,7 +307,7 @@ impl ZooKeeperRegistrar {
     async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
         let mut place = self.client.lock().await;
         let client = self.session(&mut place, entry.ttl).await?;
-        ignore_missing(within(client.delete(&self.tree.instance(entry), None)).await)
+        ignore_missing(with_timeout(client.delete(&self.tree.instance(entry), None)).await)
     }
 }
 
@@ -348,7 +348,7 @@ impl From<Failure> for Status {
 }
 
 /// Awaits an answer with a timeout.
-async fn within<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+async fn with_timeout<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
     match timeout(ANSWER, request).await {
         Ok(answer) => answer.map_err(Failure::Zoo),
         Err(_) => Err(Failure::Silence),

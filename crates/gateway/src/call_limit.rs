@@ -1,4 +1,4 @@
-//! Limits of the number of calls in flight, of which each of the callers' connections gets a fair share.
+//! Limit on the number of calls in flight. Each caller's connection gets a fair share of it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -58,8 +58,8 @@ impl Counters {
 
     fn add(&self, slot: usize) -> bool {
         let own = &self.by_connection[slot];
-        let is_open = |count| count < self.max - self.max / 4 || count < self.open_to(own.load(Relaxed));
-        let add = |count| is_open(count).then_some(count + 1);
+        let has_room = |count| count < self.max - self.max / 4 || count < self.limit_for(own.load(Relaxed));
+        let add = |count| has_room(count).then_some(count + 1);
         let is_added = self.in_flight.fetch_update(Relaxed, Relaxed, add).is_ok();
         if is_added && own.fetch_add(1, Relaxed) == 0 {
             self.holders.fetch_add(1, Relaxed);
@@ -67,14 +67,14 @@ impl Counters {
         is_added
     }
 
-    /// Returns how many calls there may be before a connection with `own` calls gets no more.
+    /// Returns the total number of calls from which on a connection with `own` calls is admitted no further one.
     #[cold]
-    fn open_to(&self, own: usize) -> usize {
+    fn limit_for(&self, own: usize) -> usize {
         let Self { max, .. } = *self;
         let holders = self.holders.load(Relaxed) + usize::from(own == 0);
         match own {
             0 => max,
-            own if own < FEW => max - max / 32,
+            own if own < FEW_CALLS => max - max / 32,
             own if holders <= 1 || own < max / (holders + 1) => max - max / 16,
             _ => 0,
         }
@@ -99,8 +99,8 @@ impl Drop for Place {
 /// Number of hashes of connections; a power of two.
 const SLOTS: usize = 1024;
 
-/// Number of calls up to which a connection has few.
-const FEW: usize = 16;
+/// Number of calls below which a connection counts as one with few calls.
+const FEW_CALLS: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -130,7 +130,7 @@ mod tests {
         let others: Vec<_> = (2..22).map(|connection| limit.admit(connection)).collect();
         assert!(others.iter().all(Option::is_some));
         drop((greedy, others));
-        assert_eq!(fill(&limit, 2).len(), 1_000 - 1_000 / 16, "nothing is left behind");
+        assert_eq!(fill(&limit, 2).len(), 1_000 - 1_000 / 16, "no place is leaked");
     }
 
     #[test]

@@ -62,7 +62,7 @@ async fn run(
         let PlanResources { threads, memory, counters } = &resources;
         let mut next = match Plan::new(&config, (*threads, memory), Some(&current), counters) {
             Ok(next) => next,
-            // A file has changed since; whoever changed it loads it again.
+            // A file has changed since; the process that changed it loads it again.
             Err(problems) => {
                 tracing::warn!(target: "polyrpc_gateway", %problems, "descriptions of upstreams are not used");
                 continue;

@@ -51,7 +51,7 @@ pub enum Finding {
     Lower,
     /// The interval lies within ±3 %.
     Same,
-    /// Neither a difference nor that there is none.
+    /// Neither a difference nor equality is proven.
     NoDifferenceShown,
     /// The machine was too noisy to name a winner, whatever the figures are.
     TooNoisy,

@@ -1,15 +1,15 @@
-//! The command line in results, to repeat the measurement. Results are published: it has no credentials.
+//! The command line that results show, to repeat the measurement. Credentials are removed, since results are published.
 
 use polyrpc::discovery::redacted;
 use polyrpc_record::redact::is_credential;
 
 /// The command line, quoted for a shell and without its credentials.
 pub(super) fn command_line(arguments: impl Iterator<Item = String>) -> String {
-    let words = without_credentials(arguments.skip(1)).into_iter().map(quoted);
+    let words = without_credentials(arguments.skip(1)).into_iter().map(quote);
     ["polyrpc".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }
 
-fn quoted(argument: String) -> String {
+fn quote(argument: String) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+,@%…".contains(c);
     match !argument.is_empty() && argument.chars().all(plain) {
         true => argument,
@@ -18,23 +18,23 @@ fn quoted(argument: String) -> String {
 }
 
 fn without_credentials(arguments: impl Iterator<Item = String>) -> Vec<String> {
-    let mut before: Option<Hide> = None;
+    let mut before: Option<Mask> = None;
     let mut words = Vec::new();
     for word in arguments {
-        if let Some(hide) = before.take() {
-            words.push(hide(&word));
+        if let Some(mask) = before.take() {
+            words.push(mask(&word));
             continue;
         }
-        let joined = OPTIONS.iter().find_map(|(option, hide)| {
+        let joined = OPTIONS.iter().find_map(|(option, mask)| {
             let value = word.strip_prefix(*option)?;
-            // A value follows a short option directly, too.
+            // The value of a short option may follow it without a separator.
             let value = value.strip_prefix('=').or_else(|| (option.len() == 2).then_some(value));
-            Some((*option, *hide, value.filter(|value| !value.is_empty())))
+            Some((*option, *mask, value.filter(|value| !value.is_empty())))
         });
         words.push(match joined {
-            Some((option, hide, Some(value))) => format!("{option}={}", hide(value)),
-            Some((option, hide, None)) if word == option => {
-                before = Some(hide);
+            Some((option, mask, Some(value))) => format!("{option}={}", mask(value)),
+            Some((option, mask, None)) if word == option => {
+                before = Some(mask);
                 word
             }
             _ if is_url(&word) => redacted(&word),
@@ -45,21 +45,21 @@ fn without_credentials(arguments: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 /// Options whose values are, or may be, credentials, each with a function that masks its value.
-const OPTIONS: [(&str, Hide); 4] =
-    [("--auth", hidden), ("--kcp-key", hidden), ("--header", header), ("-H", header)];
+const OPTIONS: [(&str, Mask); 4] =
+    [("--auth", mask_all), ("--kcp-key", mask_all), ("--header", mask_header), ("-H", mask_header)];
 
 /// Returns the masked form of an option's value.
-type Hide = fn(&str) -> String;
+type Mask = fn(&str) -> String;
 
-fn hidden(_: &str) -> String {
-    HIDDEN.to_owned()
+fn mask_all(_: &str) -> String {
+    MASK.to_owned()
 }
 
 /// Returns a header, without its value if recordings remove values of this header.
-fn header(text: &str) -> String {
+fn mask_header(text: &str) -> String {
     match text.find([':', '=']) {
         Some(at) if is_credential(&text[..at].trim().to_ascii_lowercase()) => {
-            format!("{}: {HIDDEN}", text[..at].trim())
+            format!("{}: {MASK}", text[..at].trim())
         }
         _ => text.to_owned(),
     }
@@ -72,7 +72,7 @@ fn is_url(word: &str) -> bool {
 }
 
 /// Replacement for a credential.
-const HIDDEN: &str = "…";
+const MASK: &str = "…";
 
 #[cfg(test)]
 mod tests {

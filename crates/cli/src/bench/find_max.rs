@@ -13,7 +13,11 @@ use crate::failure::Failure;
 use crate::terminal::{self, grouped};
 
 /// Searches, and prints each trial on standard error.
-pub(super) fn run(options: &LoadOptions, prepared: &PreparedLoad, output: &Output) -> Result<ExitCode, Failure> {
+pub(super) fn run(
+    options: &LoadOptions,
+    prepared: &PreparedLoad,
+    output: &Output,
+) -> Result<ExitCode, Failure> {
     let (Some(slo), Pacing::Open { profile, .. }) = (&options.slo, &prepared.plan.pacing) else {
         return Err(Failure::new("--find-max needs --slo"));
     };

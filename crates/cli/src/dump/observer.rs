@@ -460,8 +460,7 @@ impl Open {
             (part.is_none(), part.as_ref().map_or(Compression::None, |part| part.compression));
         let message = part.map(|part| part.body).unwrap_or_default();
         let kept = self.kept.saturating_add(message.len());
-        if self.events.len() >= MOST_EVENTS || kept > MOST_KEPT || !self.memory.add(PER_EVENT + message.len())
-        {
+        if self.events.len() >= MOST_EVENTS || kept > MOST_KEPT || !self.memory.add(PER_EVENT + message.len()) {
             if !end {
                 self.memory.note(Omission::Event);
             }

@@ -7,7 +7,7 @@
     schema = FILE_DESCRIPTOR_SET
 )]
 pub trait Hello {
-    /// Returns the message with two fields set anew.
+    /// Returns the message with two fields changed.
     #[rpc(name = "Say")]
     async fn say(
         &self,

@@ -38,11 +38,11 @@ impl Api {
             .discover(List::new(servers))
             .balance(Policy::sticky(Policy::random()))
             // Half of this time is left for another server if one does not accept connections.
-            .timeout(ANSWER)
+            .timeout(RESPONSE_TIMEOUT)
             // Notices a dead server, also while nothing changes.
             .keepalive(KEEPALIVE);
         let mut api = Self { client: client.build().map_err(failed)?, user, token: None };
-        within(api.authenticate()).await?;
+        with_timeout(api.authenticate()).await?;
         Ok(api)
     }
 
@@ -50,7 +50,7 @@ impl Api {
     pub(super) async fn list(&mut self, prefix: &str) -> Result<RangeResponse, Status> {
         let kv = KVClient::new(self.client.clone());
         let range =
-            RangeRequest { key: prefix.to_owned().into(), range_end: behind(prefix.as_bytes()).into() };
+            RangeRequest { key: prefix.to_owned().into(), range_end: prefix_end(prefix.as_bytes()).into() };
         self.query(range, |request| kv.range_with(request)).await
     }
 
@@ -72,10 +72,10 @@ impl Api {
         revision: i64,
     ) -> Result<Streaming<WatchResponse>, Status> {
         let watches: Vec<_> = prefixes.iter().map(|prefix| Ok(watch(prefix, revision))).collect();
-        // Nothing else is sent, but the end of the requests might be taken for the end of the watch.
+        // No other request is sent, but the request stream stays open, since its end could end the watch.
         let requests = Streaming::from_stream(stream::iter(watches).chain(stream::pending()));
         let watch = WatchClient::new(self.client.clone());
-        Ok(within(watch.watch_with(self.signed(requests))).await?.message)
+        Ok(with_timeout(watch.watch_with(self.with_token(requests))).await?.message)
     }
 
     /// Grants a lease with this time to live.
@@ -84,14 +84,14 @@ impl Api {
         let granted =
             self.query(LeaseGrantRequest { TTL: seconds }, |request| lease.lease_grant_with(request)).await?;
         let (renewals, requests) = Streaming::channel(1);
-        let answers = within(async {
+        let answers = with_timeout(async {
             // etcd does not start its response before the first request.
             renewals.send(LeaseKeepAliveRequest { ID: granted.ID }).await?;
-            Ok(lease.lease_keep_alive_with(self.signed(requests)).await?.message)
+            Ok(lease.lease_keep_alive_with(self.with_token(requests)).await?.message)
         })
         .await?;
         let mut kept = KeepAlive { id: granted.ID, renewals, answers };
-        match within(kept.is_renewed()).await? {
+        match with_timeout(kept.is_renewed()).await? {
             true => Ok(kept),
             false => Err(failed("the lease expired at once")),
         }
@@ -107,11 +107,11 @@ impl Api {
     where
         Fut: Future<Output = Result<Response<Resp>>>,
     {
-        let answer = within(async {
-            match query(self.signed(question.clone())).await {
+        let answer = with_timeout(async {
+            match query(self.with_token(question.clone())).await {
                 Err(error) if error.code() == Code::Unauthenticated && self.user.is_some() => {
                     self.authenticate().await?;
-                    query(self.signed(question)).await
+                    query(self.with_token(question)).await
                 }
                 answered => answered,
             }
@@ -124,12 +124,12 @@ impl Api {
         // The last token would be rejected.
         self.token = None;
         let auth = AuthClient::new(self.client.clone());
-        let request = self.signed(AuthenticateRequest { name, password });
+        let request = self.with_token(AuthenticateRequest { name, password });
         self.token = Some(auth.authenticate_with(request).await?.message.token);
         Ok(())
     }
 
-    fn signed<T>(&self, message: T) -> Request<T> {
+    fn with_token<T>(&self, message: T) -> Request<T> {
         // Otherwise a partitioned server would continue to answer from its old state.
         let request = Request::new(message).with_metadata("hasleader", "true");
         match &self.token {
@@ -149,7 +149,7 @@ pub(super) struct KeepAlive {
 impl KeepAlive {
     /// Renews the lease; `false` if it no longer exists.
     pub(super) async fn renew(&mut self) -> Result<bool, Status> {
-        within(async {
+        with_timeout(async {
             self.renewals.send(LeaseKeepAliveRequest { ID: self.id }).await?;
             self.is_renewed().await
         })
@@ -162,13 +162,13 @@ impl KeepAlive {
 }
 
 fn watch(prefix: &str, start_revision: i64) -> WatchRequest {
-    let range_end = behind(prefix.as_bytes()).into();
+    let range_end = prefix_end(prefix.as_bytes()).into();
     let create = WatchCreateRequest { key: prefix.to_owned().into(), range_end, start_revision };
     WatchRequest { request_union: create.into() }
 }
 
 /// Returns the first key after all keys with this prefix.
-fn behind(prefix: &[u8]) -> Vec<u8> {
+fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     let mut key = prefix.to_vec();
     while let Some(last) = key.pop() {
         if let Some(next) = last.checked_add(1) {
@@ -188,9 +188,9 @@ fn server(endpoint: &str) -> Result<Instance, Status> {
     place.trim_end_matches('/').parse().map_err(failed)
 }
 
-/// Awaits an answer with a timeout.
-async fn within<T>(request: impl Future<Output = Result<T>>) -> Result<T, Status> {
-    match timeout(ANSWER, request).await {
+/// Awaits a response, at most for the timeout.
+async fn with_timeout<T>(request: impl Future<Output = Result<T>>) -> Result<T, Status> {
+    match timeout(RESPONSE_TIMEOUT, request).await {
         Ok(answer) => answer.map_err(failed),
         Err(_) => Err(failed("no response in time")),
     }
@@ -201,8 +201,8 @@ pub(super) fn failed(why: impl fmt::Display) -> Status {
     Status::unavailable(format!("etcd: {why}"))
 }
 
-/// Timeout of an answer.
-const ANSWER: Duration = Duration::from_secs(5);
+/// Timeout of a response.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Keepalive interval of a connection. etcd closes a connection with pings more often than every 5 s
 /// (`--grpc-keepalive-min-time`).
 const KEEPALIVE: Duration = Duration::from_secs(10);
@@ -220,7 +220,7 @@ mod tests {
             (b"\xff\xff", b"\0"),
             (b"", b"\0"),
         ] {
-            assert_eq!(behind(prefix), end, "{}", prefix.escape_ascii());
+            assert_eq!(prefix_end(prefix), end, "{}", prefix.escape_ascii());
         }
     }
 

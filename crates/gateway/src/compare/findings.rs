@@ -124,7 +124,7 @@ fn probability(alone: u64, noise: u64) -> f64 {
     }
     if tosses > MAX_EXACT_TOSSES {
         let (alone, noise) = (alone as f64, noise as f64);
-        return above((alone - noise - 1.0) / (alone + noise).sqrt());
+        return tail_probability((alone - noise - 1.0) / (alone + noise).sqrt());
     }
     let mut term = 0.5_f64.powi(tosses as i32);
     let mut sum = term;
@@ -135,9 +135,9 @@ fn probability(alone: u64, noise: u64) -> f64 {
     sum
 }
 
-/// The probability that a normally distributed value is above `z` standard deviations, for positive ones. An upper
-/// bound that is close from one deviation on (Chernoff's, divided as in Mills's ratio).
-fn above(z: f64) -> f64 {
+/// Upper bound of the probability that a normally distributed value exceeds the mean by `z` standard deviations, close
+/// for `z` of one or more (Mills's ratio).
+fn tail_probability(z: f64) -> f64 {
     if z < 1.0 {
         return 1.0;
     }
@@ -147,7 +147,7 @@ fn above(z: f64) -> f64 {
 /// Minimum number of calls for a conclusion.
 const MIN_CALLS: u64 = 300;
 
-/// Number of tosses up to which the probability is calculated exactly: less would be zero.
+/// Number of tosses up to which the probability is calculated exactly; beyond it, a term may underflow to zero.
 const MAX_EXACT_TOSSES: u64 = 1_000;
 
 /// Maximum of paths of a method and of all methods, and of samples of a path.
@@ -171,9 +171,9 @@ mod tests {
     struct Random(u64);
 
     impl Random {
-        fn happens(&mut self, of_hundred: u64) -> bool {
+        fn chance(&mut self, percent: u64) -> bool {
             self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) % 100 < of_hundred
+            (self.0 >> 33) % 100 < percent
         }
     }
 
@@ -196,13 +196,13 @@ mod tests {
             let (mut findings, mut random) = (Findings::default(), Random(noisy));
             for call in 0..10_000 {
                 let mut candidate = Vec::new();
-                if random.happens(noisy) {
+                if random.chance(noisy) {
                     candidate.push("time");
                 }
                 if call % 50 == 0 {
                     candidate.push("price");
                 }
-                let noise = if random.happens(noisy) { &["time"][..] } else { &[] };
+                let noise = if random.chance(noisy) { &["time"][..] } else { &[] };
                 findings.record("Get", differing(&candidate), &differing(noise));
             }
             let method = &findings.methods()["Get"];

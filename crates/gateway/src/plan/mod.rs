@@ -98,7 +98,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new).
+    /// See [`new`](Self::new).
     pub(crate) fn to_check(config: &Config) -> Result<Self, ConfigErrors> {
         Self::new(config, (1, &MemoryBudget::new(usize::MAX)), None, &Counters::new(&config.name))
     }

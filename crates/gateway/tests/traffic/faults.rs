@@ -272,7 +272,7 @@ async fn silent_reflection_stops_neither_the_start_nor_a_reload() {
     assert_eq!(customers.call("Get", 7).await.unwrap()["price"], 21);
     gateway.reload(Config::parse(&text.replace("500ms", "400ms")).unwrap()).await.unwrap();
     assert_eq!(customers.call("Get", 8).await.unwrap()["price"], 24);
-    // Who asks for it is told which upstream it is.
+    // The error names the upstream.
     let problems = check_online(&Config::parse(&text).unwrap()).await.unwrap_err().to_string();
     assert!(problems.contains("upstream `wrong` cannot be asked for its reflection"), "{problems}");
     gateway.shutdown().await;

@@ -104,7 +104,7 @@ async fn service_moves_to_its_rewrite_and_back_without_a_failed_call() {
     customers.shop(200).await;
     assert_eq!(b.calls.load(Ordering::Relaxed), before, "the route does not return by itself");
 
-    // A new route begins anew; a service that is gone costs no call either.
+    // A new route starts with empty counters; a removed service fails no call either.
     let route = "to = { a = 0, b = 100 }\nabort = { to = \"a\", failures = 0.1, min_calls = 50 }";
     gateway.reload(configuration(&a, &b, route)).await.unwrap();
     customers.shop(200).await;

@@ -263,7 +263,7 @@ async fn conversations(address: &str, streams: usize) -> Vec<RawCall> {
     calls
 }
 
-/// Breaks a conversation, and sends on until it is told. Returns the responses that it got after the break.
+/// Breaks a conversation, and continues to send until it is stopped. Returns the responses that it got after the break.
 async fn broken(call: RawCall) -> Vec<Bytes> {
     let (mut sender, mut receiver) = call.split();
     sender.send(BREAK).await.unwrap();

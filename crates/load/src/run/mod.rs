@@ -87,7 +87,7 @@ impl ReadyRun {
     ///
     /// # Errors
     ///
-    /// As [`run`].
+    /// See [`run`].
     pub fn connect(plan: &Plan, part: PlanPart) -> Result<Self, RunError> {
         plan.check(part).map_err(RunError::Plan)?;
         let methods = Methods::new(plan);

@@ -25,7 +25,7 @@ impl Rate {
     ///
     /// # Errors
     ///
-    /// As [`per_second`](Self::per_second).
+    /// See [`per_second`](Self::per_second).
     pub fn from_f64(per_second: f64) -> Result<Self, String> {
         Self::new((per_second * 1e3).round() as u64, SECOND * 1000)
     }

@@ -55,7 +55,7 @@ impl ConnectionFacts {
     ///
     /// # Errors
     ///
-    /// As [`Codec::decode`].
+    /// See [`Codec::decode`].
     pub(crate) fn read<C: Codec<T>, T>(
         &self,
         body: Body,

@@ -197,8 +197,8 @@ impl Client {
         })
     }
 
-    /// Returns the same client over the same connections, with one more layer around its calls, inside of the existing
-    /// ones. A layer for servers rejects every call.
+    /// Returns a client over the same connections, with one more layer around its calls, inside the existing layers. A
+    /// layer for servers rejects every call.
     #[must_use]
     pub fn layered(&self, layer: impl Layer) -> Self {
         let layer = Layers::one_for(Side::Client, layer).0;
@@ -249,10 +249,10 @@ impl Client {
         is_rest_rpc.then(|| Version::selected_by(&self.defaults.dialect.parameters).unwrap_or_default())
     }
 
-    /// Returns the state of the client's servers. It is empty before the first call of a client with discovery, and for
-    /// one in the process of its server.
+    /// Returns the state of the client's servers. It is empty for a client with discovery before its first call, and for
+    /// a client in its server's process.
     ///
-    /// A client of one server counts the calls that were sent to it, and each failed attempt to connect as one more.
+    /// A client of one server counts the calls that it sent; a failed attempt to connect counts as another call.
     pub fn endpoints(&self) -> Vec<EndpointInfo> {
         match &self.backend {
             Backend::Channel(channel) => channel.facts(),
@@ -280,7 +280,7 @@ impl Client {
 
     /// Calls a function or a method with plain types: `add`, `Arith/Mul`.
     ///
-    /// Several arguments are a tuple; a single one need not be.
+    /// Pass several arguments as a tuple, and a single one as it is.
     ///
     /// # Errors
     ///
@@ -318,11 +318,11 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`call`](Self::call).
+    /// See [`call`](Self::call).
     ///
     /// # Cancel safety
     ///
-    /// As [`call`](Self::call).
+    /// See [`call`](Self::call).
     pub async fn call_with<Resp: DeserializeOwned + 'static>(
         &self,
         target: &str,
@@ -369,11 +369,11 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`call`](Self::call).
+    /// See [`call`](Self::call).
     ///
     /// # Cancel safety
     ///
-    /// As [`call`](Self::call).
+    /// See [`call`](Self::call).
     pub async fn call_raw(&self, target: &str, body: Body, options: CallOptions) -> Result<Response<Body>> {
         let (service, method) = split(target);
         Ok(self.call_encoded(service, method, body, options).await?)
@@ -383,11 +383,11 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`call`](Self::call).
+    /// See [`call`](Self::call).
     ///
     /// # Cancel safety
     ///
-    /// As [`call`](Self::call).
+    /// See [`call`](Self::call).
     pub async fn invoke<C, Req, Resp>(
         &self,
         stub_method: &StubMethod,
@@ -608,8 +608,8 @@ impl Builder {
     }
 
     /// Sets how calls share connections. Default: [`ConnectionMode::Shared`].
-    pub fn connection_mode(mut self, kind: ConnectionMode) -> Self {
-        self.kind = kind;
+    pub fn connection_mode(mut self, mode: ConnectionMode) -> Self {
+        self.kind = mode;
         self
     }
 
@@ -710,7 +710,7 @@ impl Builder {
         self
     }
 
-    /// Adds a layer around every call, inside of the layers added before.
+    /// Adds a layer around every call, inside the layers that were added before.
     pub fn layer(mut self, layer: impl Layer) -> Self {
         let (layer, fits) = Layers::one_for(Side::Client, layer);
         self.layers = self.layers.compose(&layer);
@@ -832,7 +832,8 @@ impl Builder {
         self
     }
 
-    /// Sets that delay to a percentile of the recent latencies: `0.95` calls a second server for the slowest twentieth.
+    /// Sets the delay of [`backup_after`](Self::backup_after) to a percentile of the recent latencies: with `0.95`, the
+    /// slowest twentieth of the calls is also sent to a second server.
     /// It is at least a millisecond, and 10 ms until enough calls have been answered.
     pub fn backup_percentile(mut self, share: f64) -> Self {
         self.plan().backup = Backup::Percentile(share);
@@ -882,7 +883,7 @@ impl Builder {
     }
 
     /// Fails calls as soon as the registry fails while no server is known. Default: off; they wait up to their
-    /// deadline, since the registry is queried again. For programs that make one call and exit.
+    /// deadline, since the registry is queried again. This suits programs that make one call and exit.
     pub fn fail_with_registry(mut self) -> Self {
         self.plan().fails_with_registry = true;
         self

@@ -98,7 +98,7 @@ pub(crate) fn decompress_message(message: Message, limit: usize) -> Result<Bytes
 ///
 /// # Cancel safety
 ///
-/// As [`decompress_on_blocking_pool`].
+/// See [`decompress_on_blocking_pool`].
 pub(crate) async fn decompress_message_on_blocking_pool(
     message: Message,
     limit: usize,

@@ -110,14 +110,14 @@ pub trait Codec<T>: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// As [`decode`](Self::decode).
+    /// See [`decode`](Self::decode).
     fn encode(value: &T, format: Format, schema: Option<&schema::Message>) -> Result<Bytes, Status>;
 
     /// Encodes a value and consumes it: an encoded value gives its bytes away without a copy.
     ///
     /// # Errors
     ///
-    /// As [`decode`](Self::decode).
+    /// See [`decode`](Self::decode).
     fn encode_owned(value: T, format: Format, schema: Option<&schema::Message>) -> Result<Bytes, Status> {
         Self::encode(&value, format, schema)
     }
@@ -127,7 +127,7 @@ pub trait Codec<T>: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// As [`decode`](Self::decode).
+    /// See [`decode`](Self::decode).
     fn encode_request(value: T, format: Format, schema: Option<&schema::Message>) -> Result<Body, Status> {
         Self::encode_owned(value, format, schema).map(|bytes| Body::new(format, bytes))
     }

@@ -46,7 +46,7 @@ impl Cores {
     ///
     /// # Errors
     ///
-    /// As [`start`](Self::start).
+    /// See [`start`](Self::start).
     pub fn all() -> io::Result<Self> {
         Self::builder().start()
     }

@@ -161,7 +161,7 @@ impl RawRequest {
     ///
     /// # Errors
     ///
-    /// As [`Context::accept_streams`](crate::Context::accept_streams).
+    /// See [`Context::accept_streams`](crate::Context::accept_streams).
     pub fn accept_streams(
         &mut self,
         options: StreamOptions,

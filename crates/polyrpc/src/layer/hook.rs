@@ -12,8 +12,8 @@ use crate::call::{Connection, Peer};
 /// Observer of a server's events, which may reject some: the points at which rpcx's server calls its plugins.
 ///
 /// Every method does nothing by default. All hooks of a server are called, in the order in which they were
-/// [added](crate::Server::hook); the first rejection ends the chain. They run in place, on the connection's or the
-/// accepting task: they must not block. A panic counts as a rejection where the hook can reject, and is ignored
+/// [added](crate::Server::hook); the first rejection ends the chain. Hooks run on the task of the connection or of
+/// the listener, and must not block. A panic counts as a rejection where the hook can reject, and is ignored
 /// elsewhere.
 ///
 /// They observe the user's calls, including [file transfer](crate::transfer), but not introspection of the server
@@ -28,9 +28,9 @@ use crate::call::{Connection, Peer};
 /// use polyrpc::{Server, Status};
 ///
 /// /// Maps old names of methods to new ones, and reports slow calls.
-/// struct House;
+/// struct LegacyNames;
 ///
-/// impl Hook for House {
+/// impl Hook for LegacyNames {
 ///     fn on_request(&self, call: &mut IncomingCall<'_>) -> Result<(), Status> {
 ///         if call.service() == "Arithmetic" {
 ///             let method = call.method().to_owned();
@@ -46,7 +46,7 @@ use crate::call::{Connection, Peer};
 ///     }
 /// }
 ///
-/// let server = Server::new().hook(House);
+/// let server = Server::new().hook(LegacyNames);
 /// ```
 pub trait Hook: Send + Sync + 'static {
     /// Called when the server binds, for each service with its methods, including the standard services; functions are
@@ -54,7 +54,7 @@ pub trait Hook: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Keeps the server from listening: [`bind`](crate::Server::bind) fails with it.
+    /// The server does not listen: [`bind`](crate::Server::bind) fails with this error.
     fn on_register(&self, _service: &str, _methods: &[String]) -> Result<(), Status> {
         Ok(())
     }

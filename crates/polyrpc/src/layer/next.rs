@@ -1,4 +1,4 @@
-//! The next step inside of a layer.
+//! The next step inside a layer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::{Call, Layer};
 use crate::call::Target;
 use crate::call::{Outcome, ResponseFuture};
 
-/// The next step inside of a layer: the layers that were added after it, and the method, or the connection to the
+/// The next step inside a layer: the layers that were added after it, and the method, or the connection to the
 /// server.
 ///
 /// ```text

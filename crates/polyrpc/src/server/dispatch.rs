@@ -642,7 +642,7 @@ impl<'a> Dispatcher<'a> {
     ///
     /// # Errors
     ///
-    /// If there is none. The text is the protocol's own.
+    /// If there is no fallback. The protocol chooses the text.
     #[cold]
     #[inline(never)]
     fn fall_back(

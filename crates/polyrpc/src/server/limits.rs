@@ -92,8 +92,8 @@ pub struct Limits {
     /// `MAX_CONCURRENT_STREAMS`, where unary calls count too.
     pub streams_per_connection: usize,
 
-    /// How long a new connection may be silent, and one that has opened a WebSocket or sent `CONNECT` before the first
-    /// byte that follows. Default: 2 minutes.
+    /// How long a new connection may send nothing. The same limit applies to the first byte after a WebSocket was opened
+    /// or `CONNECT` was sent. Default: 2 minutes.
     pub first_byte_timeout: Duration,
     /// How long a connection may take until its protocol is detected, for a TLS handshake, and to send an HTTP head. It
     /// is also the interval over which [`message_rate`](Self::message_rate) is measured, and how long an incomplete
@@ -158,10 +158,10 @@ pub struct Http2 {
     pub connection_window: u32,
     /// Maximum size of one frame, in bytes (`MAX_FRAME_SIZE`). Default: 16 KiB, the minimum that the protocol allows.
     pub frame: u32,
-    /// Number of streams that a peer may reset, or make the server reset, in one burst. Default: 1,000. Streams that
-    /// end well offset those that do not.
+    /// Number of streams that a peer may reset, or make the server reset, in one burst. Default: 1,000. A stream that
+    /// ends normally offsets one that was reset.
     ///
-    /// A peer that exceeds it is sent GOAWAY `ENHANCE_YOUR_CALM`.
+    /// The server sends GOAWAY `ENHANCE_YOUR_CALM` to a peer that exceeds it.
     pub resets: u32,
     /// How many resets are forgiven per second. Default: 100.
     pub resets_per_second: u32,

@@ -161,8 +161,8 @@ impl Server {
 
     /// Adds a function under a name. A name with a slash, `Arith/Mul`, makes it a method of a service.
     ///
-    /// If serde can serialize the error of a `Result` too, the `Result` may be a value or may fail the call. The
-    /// compiler then needs to know which:
+    /// If serde can serialize the error of a `Result` too, the `Result` could be the value that the function returns, or
+    /// the outcome of the call. [`Fallible`](crate::service::Fallible) selects the outcome:
     ///
     /// ```
     /// # use polyrpc::Server;
@@ -187,7 +187,7 @@ impl Server {
         &mut self.router
     }
 
-    /// Returns a publisher, which sends each message to the clients that are subscribed to its topic by then
+    /// Returns a publisher. It sends each message to the clients that are subscribed to the topic at that time
     /// (rest_rpc).
     pub fn publisher(&self) -> Publisher {
         self.publisher.clone()
@@ -251,8 +251,8 @@ impl Server {
     }
 
     /// Sends callers the text of every error that a handler returns by `?`, and of all its sources, as Go servers do
-    /// (`net/rpc`, rpcx), with [`Code::Unknown`](crate::Code::Unknown), and the message of a handler's panic, with
-    /// [`Code::Internal`](crate::Code::Internal).
+    /// (`net/rpc`, rpcx). The code is [`Unknown`](crate::Code::Unknown). The message of a panic is sent too, with
+    /// [`Internal`](crate::Code::Internal).
     ///
     /// Such texts may contain hosts, paths and credentials. By default callers only see an
     /// [internal](crate::Code::Internal) error, unless the error is a [`Status`](crate::Status) or a text that the
@@ -301,8 +301,8 @@ impl Server {
         self
     }
 
-    /// Answers gRPC's health checks (`grpc.health.v1.Health`) from `health`. Every service of the server is serving
-    /// unless `health` has set it otherwise; once the server [shuts down](ServerHandle::shutdown), none is.
+    /// Answers gRPC's health checks (`grpc.health.v1.Health`) from `health`. Every service of the server is `SERVING`
+    /// unless `health` sets another status; when the server [shuts down](ServerHandle::shutdown), all are `NOT_SERVING`.
     #[must_use]
     pub fn health(mut self, health: &Health) -> Self {
         self.health = Some(health.clone());
@@ -391,7 +391,7 @@ impl Server {
         self
     }
 
-    /// Publishes its services in a registry; call it again for further registries. The running server refreshes the
+    /// Publishes the server's services in a registry. Call this again for further registries. The running server refreshes the
     /// entries until it [shuts down](ServerHandle::shutdown). Failures are [reported](Registration::on_event) and
     /// retried, and never keep the server from serving.
     ///
@@ -534,13 +534,13 @@ pub(crate) struct Shared {
     exposes_errors: bool,
     /// The protocols of other crates.
     added: Vec<(Protocol, Arc<dyn SessionFactory>)>,
-    /// Counters of its calls, if they are exported.
+    /// Counters of the server's calls, if they are exported.
     metrics: Option<Metrics>,
     started: SystemTime,
 }
 
 impl Shared {
-    /// Its protocols, in the order of detection.
+    /// Protocols of the server, in the order of detection.
     fn protocols(&self) -> impl Iterator<Item = Protocol> {
         Protocol::ALL.into_iter().chain(self.added.iter().map(|(protocol, _)| *protocol))
     }

@@ -206,7 +206,7 @@ async fn calls_fail_fast_during_the_connect_backoff() {
     drop(server);
 }
 
-/// An rpcx server behind a listener that closes accepted connections at once, until it is told to pass them on.
+/// An rpcx server behind a listener that closes accepted connections at once, until the test lets it pass them on.
 struct ClosingServer {
     address: String,
     accepted: Arc<AtomicUsize>,

@@ -4,7 +4,7 @@ use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
 use super::super::schema::{Enum, full};
-use super::rust::{base, docs, docs_or, ident, integer, spare};
+use super::rust::{base, docs, docs_or, ident, integer, unused_ident};
 
 pub(super) fn define(declared: &Enum) -> TokenStream {
     let name = ident(&declared.name);
@@ -85,7 +85,7 @@ pub(super) fn define(declared: &Enum) -> TokenStream {
 
 /// Returns a name that does not clash with the enum's values.
 fn own(name: &str, declared: &Enum) -> Ident {
-    spare(name, declared.values.iter().map(|value| &*value.name))
+    unused_ident(name, declared.values.iter().map(|value| &*value.name))
 }
 
 /// Additional methods of bit flags.

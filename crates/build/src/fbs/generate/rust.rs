@@ -14,7 +14,7 @@ pub(super) struct Names<'s> {
 }
 
 impl Names<'_> {
-    /// Type as which a field, or an element, is read: `i32`, `Monster`, `Text`.
+    /// Type that a field, or an element, has when it is read: `i32`, `Monster`, `Text`.
     pub(super) fn value(&self, ty: &Type) -> TokenStream {
         match ty {
             Type::Scalar(scalar) => scalar_type(*scalar),
@@ -31,8 +31,8 @@ impl Names<'_> {
         }
     }
 
-    /// Rust type of a declared one, by the suffix of its name: `MonsterRef`.
-    pub(super) fn named(&self, ty: &Type, ending: &str) -> TokenStream {
+    /// Rust type of a declared type, with a suffix to its name: `MonsterRef`.
+    pub(super) fn named(&self, ty: &Type, suffix: &str) -> TokenStream {
         let (namespace, name) = match ty {
             Type::Enum(at) => (&self.schema.enums[*at].namespace, &self.schema.enums[*at].name),
             Type::Struct(at) => (&self.schema.structs[*at].namespace, &self.schema.structs[*at].name),
@@ -40,7 +40,7 @@ impl Names<'_> {
             Type::Union(at) => (&self.schema.unions[*at].namespace, &self.schema.unions[*at].name),
             Type::Scalar(_) | Type::Text | Type::Vector(_) | Type::Array(..) => return self.value(ty),
         };
-        self.path(namespace, &format!("{name}{ending}"))
+        self.path(namespace, &format!("{name}{suffix}"))
     }
 
     /// Path to a type of a namespace.
@@ -166,7 +166,7 @@ pub(super) fn ident(name: &str) -> Ident {
 }
 
 /// Returns a name for generated code that does not clash with those of the schema.
-pub(super) fn spare<'n>(name: &str, taken: impl Iterator<Item = &'n str> + Clone) -> Ident {
+pub(super) fn unused_ident<'n>(name: &str, taken: impl Iterator<Item = &'n str> + Clone) -> Ident {
     let mut name = name.to_owned();
     while taken.clone().any(|taken| taken == name) {
         name.push('_');
@@ -175,8 +175,8 @@ pub(super) fn spare<'n>(name: &str, taken: impl Iterator<Item = &'n str> + Clone
 }
 
 /// Type name with a suffix.
-pub(super) fn ident_with(name: &str, ending: &str) -> Ident {
-    make_field_ident(&format!("{name}{ending}"))
+pub(super) fn ident_with(name: &str, suffix: &str) -> Ident {
+    make_field_ident(&format!("{name}{suffix}"))
 }
 
 /// Doc comment from a schema's comment.
@@ -186,11 +186,11 @@ pub(super) fn docs(lines: &[String]) -> TokenStream {
 }
 
 /// Doc comment from a schema's comment, or a default if there is none.
-pub(super) fn docs_or(lines: &[String], otherwise: &str) -> TokenStream {
+pub(super) fn docs_or(lines: &[String], default: &str) -> TokenStream {
     match doc::lines(&lines.join("\n")) {
         lines if lines.is_empty() => {
-            let otherwise = format!(" {otherwise}");
-            quote!(#[doc = #otherwise])
+            let default = format!(" {default}");
+            quote!(#[doc = #default])
         }
         lines => quote!(#(#[doc = #lines])*),
     }

@@ -4,7 +4,7 @@ use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
 use super::super::schema::{Member, Type, Union, full};
-use super::rust::{Names, docs, ident, ident_with, spare, text};
+use super::rust::{Names, docs, ident, ident_with, text, unused_ident};
 
 pub(super) fn define(names: &Names<'_>, declared: &Union) -> TokenStream {
     let reading = reading(names, declared);
@@ -32,7 +32,7 @@ fn reading(names: &Names<'_>, declared: &Union) -> TokenStream {
     };
     let (of_field, of_element) = (arms(quote!(fields), quote!(id)), arms(quote!(values), quote!(index)));
     let checks = declared.members.iter().map(check(names));
-    let unknown = spare("Unknown", declared.members.iter().map(|member| &*member.name));
+    let unknown = unused_ident("Unknown", declared.members.iter().map(|member| &*member.name));
     quote! {
         #[doc = #about]
         #blank

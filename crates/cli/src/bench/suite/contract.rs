@@ -19,7 +19,7 @@ pub(super) enum Contract {
     Echo,
     /// `helloworld.Greeter/SayHello` greets, after a loop of additions.
     Hello,
-    /// `pb.Hello/Say` returns the message of rpcx's benchmark, 581 bytes as protobuf, with two fields set anew.
+    /// `pb.Hello/Say` returns the message of rpcx's benchmark, 581 bytes as protobuf, with two fields changed.
     Say581,
     /// `test.BenchmarkService/Test` returns fixed fields and a string.
     Fields,

@@ -203,7 +203,7 @@ impl Rounds<'_> {
     }
 }
 
-/// How much there is to do, for whoever waits.
+/// Announces the amount of work and its estimated duration.
 fn outlook(running: &[Running], rounds: u64) -> String {
     let windows = running.len() as u64 * rounds;
     let in_round: f64 =

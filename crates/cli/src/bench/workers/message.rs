@@ -386,7 +386,7 @@ impl OutcomeMessage {
             lag: histogram(&self.lag)?,
             own_lag: histogram(&self.own_lag)?,
             seconds: Vec::new(),
-            // Made anew for all parts together.
+            // Computed again for all parts together.
             verdict: Verdict::NothingMeasured,
             interrupted: self.interrupted,
             lost: self.lost_connections.map(|(calls, after, reason, for_good)| Lost {

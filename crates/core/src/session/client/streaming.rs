@@ -28,7 +28,7 @@ pub trait Streaming {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// See [`open`](Self::open).
     fn send_with_streams(
         &mut self,
         _id: CallId,
@@ -45,7 +45,7 @@ pub trait Streaming {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// See [`open`](Self::open).
     fn subscribe(&mut self, _id: CallId, _key: &str, _token: &str, _out: &mut Outbox) -> Result<(), Status> {
         Err(Status::unimplemented("this protocol has no topics"))
     }

@@ -22,7 +22,7 @@ pub trait Pushing {
     ///
     /// # Errors
     ///
-    /// As [`push`](Self::push).
+    /// See [`push`](Self::push).
     fn publish(&mut self, _topic: &[u8], _data: Bytes, _out: &mut Outbox) -> Result<(), Status> {
         Err(Status::unimplemented("this protocol has no topics"))
     }

@@ -122,7 +122,7 @@ impl ::polyrpc::generated::buffa::Message for KeyValue {
         self.value = ::core::default::Default::default();
     }
 }
-/// Which key has changed, and how, is left out: whoever is told lists again.
+/// Which key has changed, and how, is left out: a watcher lists the keys again.
 #[derive(Clone, PartialEq, Default)]
 pub struct Event {}
 impl ::core::fmt::Debug for Event {

@@ -9,7 +9,7 @@ pub(crate) struct Closer {
     ended: watch::Receiver<()>,
 }
 
-/// The stream's end of its [`Closer`]s.
+/// The stream's side of its [`Closer`]s.
 #[derive(Debug)]
 pub(crate) struct Closing {
     requested: Arc<Notify>,

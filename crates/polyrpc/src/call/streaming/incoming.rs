@@ -19,7 +19,7 @@ use crate::contention::{Mutex, MutexGuard};
 #[derive(Debug, Clone)]
 pub(crate) struct Incoming(Arc<Shared>);
 
-/// The connection's end of an [`Incoming`].
+/// The connection's side of an [`Incoming`].
 #[derive(Debug)]
 pub(crate) struct IncomingSender(Arc<Shared>);
 

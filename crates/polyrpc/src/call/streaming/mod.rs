@@ -198,7 +198,8 @@ impl<T> Streaming<T> {
         self.next().await.transpose().map_err(Error::from)
     }
 
-    /// Returns the queue of the peer's messages; `None` for a stream made here. It must be dropped before the stream.
+    /// Returns the queue of the peer's messages; `None` for a stream that was created by this process. It must be dropped
+    /// before the stream.
     pub(crate) fn incoming(&self) -> Option<Incoming> {
         match &self.trailers {
             Trailers::Of(incoming) => Some(incoming.clone()),
@@ -207,7 +208,7 @@ impl<T> Streaming<T> {
     }
 
     /// Returns the trailers that the peer sent after its last message (gRPC); empty before the end, and in a stream
-    /// made here.
+    /// that was created by this process.
     pub fn trailers(&self) -> Metadata {
         match &self.trailers {
             Trailers::None => Metadata::new(),
@@ -239,7 +240,7 @@ impl<T> fmt::Debug for Streaming<T> {
 /// Sender of the messages of a [`Streaming::channel`].
 pub struct Sender<T> {
     messages: mpsc::Sender<Result<T>>,
-    /// Closes a stream attached to a call, whose other direction ends with this one.
+    /// Closes a stream attached to a call; its other direction ends too.
     closer: Option<Closer>,
 }
 

@@ -12,7 +12,7 @@ use crate::contention::{Mutex, MutexGuard};
 #[derive(Debug)]
 pub(crate) struct Outgoing(Arc<Shared>);
 
-/// The connection's end of an [`Outgoing`].
+/// The connection's side of an [`Outgoing`].
 #[derive(Debug)]
 pub(crate) struct OutgoingReceiver(Arc<Shared>);
 

@@ -140,7 +140,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`call`](Self::call).
+    /// See [`call`](Self::call).
     pub fn call_raw(&self, target: &str, body: Body, options: CallOptions) -> Result<Response<Body>> {
         let (service, method) = split(target);
         Ok(self.0.call(service, method, body, options)?)
@@ -150,7 +150,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`call`](Self::call).
+    /// See [`call`](Self::call).
     pub fn invoke<C, Req, Resp>(
         &self,
         stub_method: &StubMethod,

@@ -35,7 +35,7 @@ pub(in crate::client) enum Backup {
 
 impl Default for Backup {
     fn default() -> Self {
-        Self::After(USUAL)
+        Self::After(DEFAULT_DELAY)
     }
 }
 
@@ -44,13 +44,13 @@ impl Backup {
     pub(super) fn delay(self, slowest: impl FnOnce(f64) -> Option<Duration>) -> Duration {
         match self {
             Self::After(delay) => delay,
-            Self::Percentile(share) => slowest(share).unwrap_or(USUAL).max(MIN_DELAY),
+            Self::Percentile(share) => slowest(share).unwrap_or(DEFAULT_DELAY).max(MIN_DELAY),
         }
     }
 }
 
 /// rpcx `client/client.go`, `DefaultOption.BackupLatency`.
-const USUAL: Duration = Duration::from_millis(10);
+const DEFAULT_DELAY: Duration = Duration::from_millis(10);
 
-/// A tokio timer cannot measure less.
+/// Resolution of tokio's timers.
 const MIN_DELAY: Duration = Duration::from_millis(1);

@@ -8,7 +8,7 @@ use polyrpc_wire::baidu_std;
 use super::*;
 use crate::transport::{DatagramSink, DatagramSource, DatagramStream, Source};
 
-/// A stream over datagrams that takes everything, receives nothing, and records what it is told about replies.
+/// A stream over datagrams that takes everything, receives nothing, and records the notifications about replies.
 #[derive(Debug, Default, Clone)]
 struct Recorder {
     expected: Arc<Mutex<Vec<bool>>>,

@@ -54,11 +54,11 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`open_stream`](Self::open_stream).
+    /// See [`open_stream`](Self::open_stream).
     ///
     /// # Cancel safety
     ///
-    /// As [`open_stream`](Self::open_stream).
+    /// See [`open_stream`](Self::open_stream).
     pub async fn open_stream_raw(
         &self,
         target: &str,
@@ -76,11 +76,11 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`open_stream`](Self::open_stream).
+    /// See [`open_stream`](Self::open_stream).
     ///
     /// # Cancel safety
     ///
-    /// As [`open_stream`](Self::open_stream).
+    /// See [`open_stream`](Self::open_stream).
     pub async fn open_streams_raw(
         &self,
         target: &str,

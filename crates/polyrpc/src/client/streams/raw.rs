@@ -33,7 +33,7 @@ impl RawCall {
     ///
     /// # Errors
     ///
-    /// As [`RawSender::send`].
+    /// See [`RawSender::send`].
     pub async fn send(&mut self, message: impl Into<Bytes>) -> Result<()> {
         self.sender.send(message).await
     }
@@ -74,7 +74,7 @@ impl RawCall {
     ///
     /// # Errors
     ///
-    /// As [`RawReceiver::next`].
+    /// See [`RawReceiver::next`].
     pub async fn next(&mut self) -> Result<Option<Body>> {
         self.receiver.next().await
     }
@@ -83,7 +83,7 @@ impl RawCall {
     ///
     /// # Errors
     ///
-    /// As [`RawReceiver::metadata`].
+    /// See [`RawReceiver::metadata`].
     pub async fn metadata(&mut self) -> Result<&Metadata> {
         self.receiver.metadata().await
     }
@@ -153,7 +153,7 @@ impl RawSender {
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send).
+    /// See [`send`](Self::send).
     pub async fn close(mut self) -> Result<()> {
         if self.0.half_closes() {
             return self.flush_last().await;

@@ -62,11 +62,11 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`invoke_streaming`](Self::invoke_streaming).
+    /// See [`invoke_streaming`](Self::invoke_streaming).
     ///
     /// # Cancel safety
     ///
-    /// As [`invoke_streaming`](Self::invoke_streaming).
+    /// See [`invoke_streaming`](Self::invoke_streaming).
     pub async fn invoke_client_streaming<C, Req, Resp>(
         &self,
         stub_method: &StubMethod,

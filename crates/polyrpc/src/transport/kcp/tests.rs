@@ -400,7 +400,7 @@ async fn long_silent_conversation_is_evicted() {
     // Its acknowledgement validates its address.
     write(&mut gone, b"more!").await;
     read(&mut first, 5).await;
-    // As if its machine was switched off: the server hears nothing of it.
+    // As if its machine was switched off: the server is not notified.
     let nowhere = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     relay.redirect(&nowhere.local_addr().unwrap().to_string());
     drop(gone);

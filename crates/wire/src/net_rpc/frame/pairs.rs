@@ -110,7 +110,7 @@ impl<P: Parts> Pairs<P> {
     ///
     /// # Errors
     ///
-    /// As [`take_oversized`](Self::take_oversized).
+    /// See [`take_oversized`](Self::take_oversized).
     #[cold]
     fn oversized_response(&mut self, inbox: &BytesMut, violation: &Violation) -> Result<Response, Violation> {
         let header = self.take_oversized(inbox, violation)?;
@@ -122,7 +122,7 @@ impl<P: Parts> Pairs<P> {
     ///
     /// # Errors
     ///
-    /// As [`take_oversized`](Self::take_oversized).
+    /// See [`take_oversized`](Self::take_oversized).
     #[cold]
     fn oversized_request(&mut self, inbox: &BytesMut, violation: &Violation) -> Result<Request, Violation> {
         let header = self.take_oversized(inbox, violation)?;

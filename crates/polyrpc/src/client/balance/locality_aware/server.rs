@@ -19,8 +19,7 @@ struct WeightState {
 
 impl Default for ServerWeight {
     fn default() -> Self {
-        let answers =
-            RecentReplies { latest: VecDeque::with_capacity(MOST_ANSWERS), average: Duration::ZERO };
+        let answers = RecentReplies { latest: VecDeque::with_capacity(MOST_ANSWERS), average: Duration::ZERO };
         Self(Mutex::new(WeightState { base: 0, in_flight: InFlight::default(), answers }))
     }
 }

@@ -62,9 +62,9 @@ mod tests {
 
     #[test]
     fn failures_far_apart_are_not_consecutive() {
-        let seldom = |n| Duration::from_secs(10 * n);
-        assert_eq!(failures_until_too_many(&ConsecutiveFailures::default(), seldom), None);
-        let less_so = |n| Duration::from_secs(9 * n);
-        assert_eq!(failures_until_too_many(&ConsecutiveFailures::default(), less_so), Some(3));
+        let every_10_s = |n| Duration::from_secs(10 * n);
+        assert_eq!(failures_until_too_many(&ConsecutiveFailures::default(), every_10_s), None);
+        let every_9_s = |n| Duration::from_secs(9 * n);
+        assert_eq!(failures_until_too_many(&ConsecutiveFailures::default(), every_9_s), Some(3));
     }
 }

@@ -366,7 +366,7 @@ pub(super) fn with_unary_method() -> Both {
     Both::with_methods(methods)
 }
 
-/// Knows one method that takes one message, unless it is told that this has changed.
+/// Knows one method that takes one message, unless the test changes that.
 #[derive(Debug, Default)]
 struct Changing(AtomicBool);
 
