@@ -56,8 +56,8 @@ const REST: Duration = Duration::from_secs(60);
 /// Runs a soak.
 #[tokio::main]
 pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
-    if !(options.minutes > 0.0 && options.minutes <= MOST_MINUTES) {
-        let text = format!("want a number of minutes above 0 and up to {MOST_MINUTES}");
+    if !(options.minutes > 0.0 && options.minutes <= MAX_MINUTES) {
+        let text = format!("want a number of minutes above 0 and up to {MAX_MINUTES}");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     let length = Duration::from_secs_f64(options.minutes * 60.0);
@@ -92,7 +92,7 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
 }
 
 /// A week.
-const MOST_MINUTES: f64 = 7.0 * 24.0 * 60.0;
+const MAX_MINUTES: f64 = 7.0 * 24.0 * 60.0;
 const HOST: &str = "127.0.0.1";
 
 /// Restarts servers and replaces certificates until the time is over.

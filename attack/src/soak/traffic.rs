@@ -23,7 +23,7 @@ const CHURN: Duration = Duration::from_millis(10);
 /// Deadline of a call, retries included.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// New clients at a time; more are not created until some have ended.
-const MOST_NEW: usize = 64;
+const MAX_NEW: usize = 64;
 
 /// Calls of one combination.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -56,7 +56,7 @@ pub(crate) struct Ledger {
 }
 
 /// Failures that are kept with their text.
-const MOST_FAILURES: usize = 100;
+const MAX_FAILURES: usize = 100;
 
 /// The good clients, until they are stopped.
 pub(crate) struct Traffic {
@@ -127,7 +127,7 @@ impl Record {
         if let Err(error) = ended {
             calls.failed += 1;
             ledger.failed += 1;
-            if ledger.failures.len() < MOST_FAILURES {
+            if ledger.failures.len() < MAX_FAILURES {
                 let at_s = self.begun.elapsed().as_secs_f64();
                 ledger.failures.push(Failure { at_s, combination: name, error });
             }
@@ -182,7 +182,7 @@ async fn create_clients(
             _ = ticks.tick() => {}
             _ = stop.changed() => break,
         }
-        while calls.len() >= MOST_NEW {
+        while calls.len() >= MAX_NEW {
             calls.join_next().await;
         }
         while calls.try_join_next().is_some() {}

@@ -85,15 +85,15 @@ fn shards(text: &str) -> Result<Shards, String> {
     });
     let (data, parity) = parsed.ok_or("want two numbers, for example 10,3")?;
     match (u8::try_from(data), u8::try_from(parity)) {
-        (Ok(data), Ok(parity)) if u32::from(data) + u32::from(parity) <= MOST_SHARDS => {
+        (Ok(data), Ok(parity)) if u32::from(data) + u32::from(parity) <= MAX_SHARDS => {
             Ok(Shards { data, parity })
         }
-        _ => Err(format!("want at most {MOST_SHARDS} in total")),
+        _ => Err(format!("want at most {MAX_SHARDS} in total")),
     }
 }
 
 /// Datagrams of a group that Reed–Solomon codes over bytes can tell apart.
-const MOST_SHARDS: u32 = 256;
+const MAX_SHARDS: u32 = 256;
 
 #[cfg(test)]
 mod tests {

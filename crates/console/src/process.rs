@@ -57,7 +57,7 @@ fn switches() -> (u64, u64) {
 }
 
 fn switches_now() -> (u64, u64) {
-    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten().take(MOST_THREADS);
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten().take(MAX_THREADS);
     // A thread may end meanwhile.
     let all = threads.filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok());
     all.fold((0, 0), |(voluntary, other), text| {
@@ -70,7 +70,7 @@ fn switches_now() -> (u64, u64) {
 }
 
 /// Maximum number of threads whose switches are read, each second.
-const MOST_THREADS: usize = 1024;
+const MAX_THREADS: usize = 1024;
 
 /// Returns the number of open files. Since Linux 6.2 the size of their folder is it; to count thousands takes milliseconds.
 fn open_files() -> Option<u64> {

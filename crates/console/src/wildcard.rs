@@ -14,7 +14,7 @@ impl Wildcards {
         let names: Vec<_> =
             list.split([',', ';']).filter(|name| !name.is_empty()).map(str::to_owned).collect();
         let wild = names.iter().filter(|name| is_wild(name)).map(String::len).sum::<usize>();
-        if names.len() > MAX_NAMES || wild > MOST_WILD { Err((400, TOO_LONG)) } else { Ok(Self(names)) }
+        if names.len() > MAX_NAMES || wild > MAX_WILD { Err((400, TOO_LONG)) } else { Ok(Self(names)) }
     }
 
     /// Whether the list is empty, which stands for all names.
@@ -43,7 +43,7 @@ fn is_wild(name: &str) -> bool {
 /// Maximum number of names in a list, and maximum total length of those with wildcards: each is compared with every
 /// name.
 const MAX_NAMES: usize = 256;
-const MOST_WILD: usize = 1_024;
+const MAX_WILD: usize = 1_024;
 
 const TOO_LONG: &str =
     "The list is too long: it has at most 256 names, and those with wildcards at most 1,024 letters.";

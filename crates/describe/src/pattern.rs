@@ -55,8 +55,8 @@ impl FromStr for Pattern {
             return Err(PatternError(format!("`{}` is not a pattern of methods", text.escape_debug())));
         }
         match text.matches('*').count() {
-            0..=MOST_STARS => Ok(Self(text.to_owned())),
-            _ => Err(PatternError(format!("`{text}`: a pattern has at most {MOST_STARS} stars"))),
+            0..=MAX_STARS => Ok(Self(text.to_owned())),
+            _ => Err(PatternError(format!("`{text}`: a pattern has at most {MAX_STARS} stars"))),
         }
     }
 }
@@ -76,7 +76,7 @@ impl fmt::Display for PatternError {
 impl std::error::Error for PatternError {}
 
 /// Maximum number of stars, which limits the time of a match.
-const MOST_STARS: usize = 8;
+const MAX_STARS: usize = 8;
 
 #[cfg(test)]
 mod tests {

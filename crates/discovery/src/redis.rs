@@ -223,7 +223,7 @@ async fn scan(connection: &mut MultiplexedConnection, prefix: &str) -> Result<Ve
         scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000);
         let (next, some): (u64, Vec<Vec<u8>>) = with_timeout(scan.query_async(connection)).await?;
         keys.extend(some);
-        if next == 0 || keys.len() >= MOST_KEYS {
+        if next == 0 || keys.len() >= MAX_KEYS {
             break;
         }
         cursor = next;
@@ -363,7 +363,7 @@ const LOOK: Duration = Duration::from_secs(5);
 /// In milliseconds: a century.
 const LONGEST_EXPIRY: u64 = 100 * 366 * 24 * 3600 * 1000;
 /// No client can use more instances than that.
-const MOST_KEYS: usize = 100_000;
+const MAX_KEYS: usize = 100_000;
 
 #[cfg(test)]
 mod tests {

@@ -82,7 +82,7 @@ pub fn find_max<E>(search: Search, mut run: impl FnMut(f64) -> Result<Trial, E>)
                 limit.failed = Some(met);
                 limit.met = None;
                 rate = met / (1.0 + search.precision);
-                if limit.runs > MOST_RUNS || rate < 1.0 {
+                if limit.runs > MAX_RUNS || rate < 1.0 {
                     return Ok(limit);
                 }
             }
@@ -113,7 +113,7 @@ fn confirm<E>(
 }
 
 /// Maximum number of runs for a server whose results contradict each other.
-const MOST_RUNS: u32 = 60;
+const MAX_RUNS: u32 = 60;
 
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

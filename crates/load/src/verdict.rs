@@ -39,7 +39,7 @@ pub enum Verdict {
 /// Delay from which a call counts as late.
 pub const LATE: Duration = Duration::from_millis(1);
 /// Greatest share of late calls in a valid run.
-const MOST_LATE: f64 = 0.01;
+const MAX_LATE: f64 = 0.01;
 /// Share of the planned calls that a server ends in time if it keeps up.
 const KEEPS_UP: f64 = 0.95;
 
@@ -67,7 +67,7 @@ impl Verdict {
         }
         let beyond = own_lag.count_between(LATE.as_nanos() as u64, u64::MAX);
         let late = beyond as f64 / own_lag.len().max(1) as f64;
-        if late > MOST_LATE {
+        if late > MAX_LATE {
             return Self::GeneratorSaturated {
                 lag_p99: Duration::from_nanos(own_lag.value_at_quantile(0.99)),
                 lag_max: Duration::from_nanos(own_lag.max()),

@@ -187,7 +187,7 @@ impl Comparison<'_> {
     fn lists<'v>(&mut self, steps: &mut Vec<Step<'v>>, left: &'v [Value], right: &'v [Value]) {
         let rule = self.rules.unordered.iter().find(|(path, _)| path.matches(steps));
         // Pairing takes the product of both lengths.
-        let is_long = left.len().saturating_mul(right.len()) > MOST_PAIRS;
+        let is_long = left.len().saturating_mul(right.len()) > MAX_PAIRS;
         if let Some((_, key)) = rule.filter(|_| !is_long) {
             return self.unordered(steps, key.as_deref(), left, right);
         }
@@ -350,7 +350,7 @@ fn text(value: &Value) -> Cow<'_, str> {
 }
 
 /// Longer lists are compared in order, regardless of rules.
-const MOST_PAIRS: usize = 4_000_000;
+const MAX_PAIRS: usize = 4_000_000;
 /// Maximum number of differences.
 const MAX_DIFFERENCES: usize = 1000;
 

@@ -107,11 +107,11 @@ const STREAMS: baidu_std::StreamLimits =
 
 /// The maximum of a waiting session's inbox: a message with its framing. The longest
 /// line of a chunked HTTP body (4 KiB) is the one limit that cannot be set.
-const MOST_WAITING: usize = 4 << 10;
+const MAX_WAITING: usize = 4 << 10;
 
 /// Maximum number of output bytes per input byte. The worst case is a JSON-RPC batch of one-digit entries:
 /// each takes two bytes and is rejected in a hundred.
-const MOST_ANSWERED: usize = 64;
+const MAX_ANSWERED: usize = 64;
 
 /// Output independent of the input: a client's requests, a server's pushes.
 const UNASKED: usize = 16 << 10;
@@ -156,11 +156,11 @@ fn assert_modest(wanted: usize, waiting: usize) {
     const LARGEST_HEADER: usize = 32;
     assert!(wanted <= LIMITS.message + LARGEST_HEADER, "wants {wanted} bytes");
     assert!(wanted == 0 || wanted > waiting, "wants {wanted} bytes and has {waiting}");
-    assert!(waiting <= MOST_WAITING, "{waiting} bytes wait");
+    assert!(waiting <= MAX_WAITING, "{waiting} bytes wait");
 }
 
 /// Asserts that the output is within what `taken` input bytes may cause.
 fn assert_bounded(out: usize, taken: usize) {
-    let most = MOST_ANSWERED * taken + UNASKED;
+    let most = MAX_ANSWERED * taken + UNASKED;
     assert!(out <= most, "{out} bytes went out for {taken} that came in");
 }

@@ -137,7 +137,7 @@ impl Sequence {
     fn damaged(&self, damages: &[u8]) -> Option<(Vec<u8>, usize)> {
         let mut bytes = self.bytes.clone();
         let mut first = None::<usize>;
-        for &[kind, high, low, value] in damages.as_chunks::<4>().0.iter().take(MOST_DAMAGES) {
+        for &[kind, high, low, value] in damages.as_chunks::<4>().0.iter().take(MAX_DAMAGES) {
             // The middle keeps its start, and its end may move.
             let end = (bytes.len() - (self.bytes.len() - self.middle.end)).max(self.middle.start + 1);
             let length = end - self.middle.start;
@@ -157,7 +157,7 @@ impl Sequence {
     }
 }
 
-const MOST_DAMAGES: usize = 4;
+const MAX_DAMAGES: usize = 4;
 
 #[cfg(test)]
 mod tests {

@@ -114,7 +114,7 @@ impl Comparison {
             let is_unusable = round.noise() == Noise::Unusable;
             let noise = round.probe.map_or_else(String::new, |probe| format!(": {probe}"));
             let number = measured.len() + 1;
-            if is_unusable && repeated < MOST_REPEATED {
+            if is_unusable && repeated < MAX_REPEATED {
                 repeated += 1;
                 terminal::print_error(format_args!("  round {number} is repeated{noise}"));
                 continue;
@@ -280,7 +280,7 @@ const QUANTITIES: [Quantity; 5] = [
 
 const CONFIDENCE: f64 = 0.95;
 /// Rounds that are repeated because of noise, in all.
-const MOST_REPEATED: u64 = 3;
+const MAX_REPEATED: u64 = 3;
 
 const HELP: &str = "\
 Example:

@@ -23,7 +23,7 @@ impl PrivateDirectory {
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Self(path)),
                 // A process with this id may have left one.
-                Err(error) if error.kind() == ErrorKind::AlreadyExists && number < MOST_TRIES => number += 1,
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && number < MAX_TRIES => number += 1,
                 Err(error) => return Err(Failure::system(format!("create {}", path.display()), &error)),
             }
         }
@@ -41,7 +41,7 @@ impl Drop for PrivateDirectory {
     }
 }
 
-const MOST_TRIES: u32 = 1000;
+const MAX_TRIES: u32 = 1000;
 
 #[cfg(test)]
 mod tests {

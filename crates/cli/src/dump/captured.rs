@@ -22,10 +22,10 @@ pub(super) struct CapturedCall {
 }
 
 impl CapturedCall {
-    /// Decompresses the messages, at most [`MOST_UNPACKED`] bytes of them.
+    /// Decompresses the messages, at most [`MAX_UNPACKED`] bytes of them.
     pub(super) fn into_call(self) -> Call {
         let Self { mut call, request, response, events, memory } = self;
-        let mut room = MOST_UNPACKED;
+        let mut room = MAX_UNPACKED;
         if let Some(message) = &mut call.request {
             unpack(message, request, &mut room);
         }
@@ -162,7 +162,7 @@ impl Drop for Reservation {
 }
 
 /// Maximum number of bytes of a call's messages after decompression.
-const MOST_UNPACKED: usize = 64 << 20;
+const MAX_UNPACKED: usize = 64 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn call_has_a_bound_after_decompression() {
         let budget = Budget::new(0);
-        let large = vec![0; MOST_UNPACKED / 2 + 1];
+        let large = vec![0; MAX_UNPACKED / 2 + 1];
         let mut damaged = captured(&budget, &large, &large, &[&large, b"event"]);
         damaged.call.events[1].message = Bytes::from_static(b"no gzip");
         let call = damaged.into_call();

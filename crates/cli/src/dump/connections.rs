@@ -58,7 +58,7 @@ enum Reading {
 
 impl Default for Connections {
     fn default() -> Self {
-        Self::new(MAX_CONNECTIONS, MOST_MEMORY)
+        Self::new(MAX_CONNECTIONS, MAX_MEMORY)
     }
 }
 
@@ -330,4 +330,4 @@ const MISSING: &str = "packets are missing in the capture";
 const MAX_CONNECTIONS: usize = 100_000;
 
 /// Maximum number of bytes of the calls whose end was not seen yet.
-const MOST_MEMORY: usize = 512 << 20;
+const MAX_MEMORY: usize = 512 << 20;

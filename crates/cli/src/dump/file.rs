@@ -125,7 +125,7 @@ fn next_block(
         let number = |at: usize| body.get(at..at + 4).map(|bytes| order.u32(four(bytes, 0)));
         match order.u32(kind) {
             INTERFACE => {
-                if interfaces.len() >= MOST_INTERFACES {
+                if interfaces.len() >= MAX_INTERFACES {
                     return Err(damaged("there are too many interfaces"));
                 }
                 let link = body.get(..2).map_or(0, |bytes| u32::from(order.u16([bytes[0], bytes[1]])));
@@ -239,7 +239,7 @@ const ENHANCED_PACKET: u32 = 6;
 
 /// Maximum length of a packet or a block.
 const MOST: u32 = 16 << 20;
-const MOST_INTERFACES: usize = 10_000;
+const MAX_INTERFACES: usize = 10_000;
 
 #[cfg(test)]
 mod tests {

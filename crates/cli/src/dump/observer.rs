@@ -151,7 +151,7 @@ impl<S: Server> Observer<S> {
         if ![&b"POST "[..], b"GET "].iter().any(|method| inbox.starts_with(method)) {
             return;
         }
-        let start = &inbox[..inbox.len().min(MOST_HEAD)];
+        let start = &inbox[..inbox.len().min(MAX_HEAD)];
         if let Some(end) = start.windows(4).position(|window| window == b"\r\n\r\n") {
             let head = String::from_utf8_lossy(&start[..end]).to_ascii_lowercase();
             *streams = head.contains("content-type: application/connect+");
@@ -231,7 +231,7 @@ impl<S: Server> Observer<S> {
     fn skip_streams(&mut self, before: StreamId) -> Result<(), String> {
         let missing = before.0.saturating_sub(1).div_ceil(2).saturating_sub(self.opened);
         self.skipped += missing;
-        if self.skipped > MOST_SKIPPED {
+        if self.skipped > MAX_SKIPPED {
             return Err("streams were opened before the capture".to_owned());
         }
         for _ in 0..missing {
@@ -290,7 +290,7 @@ impl<S: Server> Observer<S> {
 
     fn begin(&mut self, id: CallId, mut arrived: ReceivedRequest) {
         let mut memory = self.budget.reservation();
-        if self.calls.len() >= MOST_CALLS || !memory.add(size_without_body(&arrived.call)) {
+        if self.calls.len() >= MAX_CALLS || !memory.add(size_without_body(&arrived.call)) {
             self.budget.note(Omission::Call);
             return;
         }
@@ -460,7 +460,7 @@ impl Open {
             (part.is_none(), part.as_ref().map_or(Compression::None, |part| part.compression));
         let message = part.map(|part| part.body).unwrap_or_default();
         let kept = self.kept.saturating_add(message.len());
-        if self.events.len() >= MOST_EVENTS || kept > MOST_KEPT || !self.memory.add(PER_EVENT + message.len()) {
+        if self.events.len() >= MAX_EVENTS || kept > MAX_KEPT || !self.memory.add(PER_EVENT + message.len()) {
             if !end {
                 self.memory.note(Omission::Event);
             }
@@ -541,17 +541,17 @@ fn size_without_body(call: &Call) -> usize {
 const UNNAMED: [&str; 2] = ["service", "method"];
 
 /// Maximum number of streams of a connection that are not in the capture.
-const MOST_SKIPPED: u64 = 10_000;
+const MAX_SKIPPED: u64 = 10_000;
 
 /// Maximum length of a request's head.
-const MOST_HEAD: usize = 64 << 10;
+const MAX_HEAD: usize = 64 << 10;
 
 /// Maximum number of calls of a connection without an end.
-const MOST_CALLS: usize = 100_000;
+const MAX_CALLS: usize = 100_000;
 
 /// Maximum number of messages of a stream that are kept, and of their bytes.
-const MOST_EVENTS: usize = 10_000;
-const MOST_KEPT: usize = 64 << 20;
+const MAX_EVENTS: usize = 10_000;
+const MAX_KEPT: usize = 64 << 20;
 
 /// Bytes of a call, of a field of metadata and of an event, without their texts.
 const PER_CALL: usize = 1024;

@@ -30,7 +30,7 @@ pub(super) fn observer(
     }
     match sniff::sniff(start, &Protocol::ALL) {
         Detection::Is(protocol) => new_observer(protocol, start, follows_connect, budget),
-        Detection::NeedMore if start.len() < MOST_UNDECIDED => Ok(None),
+        Detection::NeedMore if start.len() < MAX_UNDECIDED => Ok(None),
         _ => Err("its protocol is not known, or it began before the capture"),
     }
 }
@@ -159,7 +159,7 @@ enum Dialect {
 /// `None` until the head of the request is complete.
 fn dialect(start: &[u8]) -> Option<Dialect> {
     let end = start.windows(4).position(|window| window == b"\r\n\r\n");
-    let end = end.or_else(|| (start.len() >= MOST_UNDECIDED).then_some(start.len()))?;
+    let end = end.or_else(|| (start.len() >= MAX_UNDECIDED).then_some(start.len()))?;
     let head = String::from_utf8_lossy(&start[..end]).to_ascii_lowercase();
     let content_type =
         head.lines().find_map(|line| line.strip_prefix("content-type:")).unwrap_or_default().trim();
@@ -203,4 +203,4 @@ fn windows() -> Arc<h2::Config> {
 }
 
 /// Bytes by which a protocol is known.
-const MOST_UNDECIDED: usize = 64 << 10;
+const MAX_UNDECIDED: usize = 64 << 10;

@@ -38,7 +38,7 @@ impl Stream {
         }
         let next = *self.next.get_or_insert(sequence);
         let ahead = sequence.wrapping_sub(next);
-        if ahead > MOST_AHEAD {
+        if ahead > MAX_AHEAD {
             // Sent again; it may continue beyond what is known.
             let known = next.wrapping_sub(sequence) as usize;
             return match content.get(known..) {
@@ -48,7 +48,7 @@ impl Stream {
         }
         if ahead > 0 {
             self.keep(sequence, content);
-            return if self.early_bytes > MOST_EARLY { self.skip() } else { Vec::new() };
+            return if self.early_bytes > MAX_EARLY { self.skip() } else { Vec::new() };
         }
         let mut all = content.to_vec();
         self.next = Some(next.wrapping_add(content.len() as u32));
@@ -84,7 +84,7 @@ impl Stream {
     /// Appends early segments that follow now.
     fn join(&mut self, all: &mut Vec<u8>) {
         while let Some(next) = self.next {
-            let reached = |sequence: &&u32| next.wrapping_sub(**sequence) <= MOST_AHEAD;
+            let reached = |sequence: &&u32| next.wrapping_sub(**sequence) <= MAX_AHEAD;
             let Some(sequence) = self.early.keys().find(reached).copied() else { return };
             let Some(content) = self.early.remove(&sequence) else { return };
             self.early_bytes -= content.len();
@@ -98,10 +98,10 @@ impl Stream {
 }
 
 /// Larger distances mean that a segment is older. Half of all numbers.
-const MOST_AHEAD: u32 = 1 << 31;
+const MAX_AHEAD: u32 = 1 << 31;
 
 /// Bytes that wait for missing ones, before these are given up.
-const MOST_EARLY: usize = 4 << 20;
+const MAX_EARLY: usize = 4 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -153,7 +153,7 @@ mod tests {
             let next = stream.push(sequence, &[0; 1 << 16]);
             gaps += next.iter().filter(|next| **next == Next::Gap).count();
             sequence += 1 << 16;
-            assert!(stream.early_bytes <= MOST_EARLY + (1 << 16));
+            assert!(stream.early_bytes <= MAX_EARLY + (1 << 16));
         }
         assert_eq!(gaps, 1);
     }

@@ -103,11 +103,11 @@ impl Plan {
 
 /// Says how many calls are left out, by the reason.
 fn warn(left_out: &BTreeMap<impl fmt::Display, u64>) {
-    for (reason, count) in left_out.iter().take(MOST_REASONS) {
+    for (reason, count) in left_out.iter().take(MAX_REASONS) {
         let calls = terminal::counted(*count, "call");
         terminal::print_error(format_args!("warning: {calls} left out: {reason}"));
     }
-    let others: u64 = left_out.values().skip(MOST_REASONS).sum();
+    let others: u64 = left_out.values().skip(MAX_REASONS).sum();
     if others > 0 {
         let calls = terminal::counted(others, "call");
         terminal::print_error(format_args!("warning: {calls} left out for other reasons"));
@@ -115,7 +115,7 @@ fn warn(left_out: &BTreeMap<impl fmt::Display, u64>) {
 }
 
 /// Maximum number of reasons that are printed: there may be one for each method.
-const MOST_REASONS: usize = 20;
+const MAX_REASONS: usize = 20;
 
 fn has_no_side_effects(source: &SchemaSource, name: &str) -> bool {
     let Some((service, method)) = name.rsplit_once('/') else { return false };

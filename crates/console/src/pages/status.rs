@@ -35,7 +35,7 @@ struct CalledMethod {
 }
 
 /// Maximum number of methods that callers named, the most frequent ones.
-const MOST_SEEN: usize = 100;
+const MAX_SEEN: usize = 100;
 
 impl CalledMethod {
     fn list(stats: &[ServerStats]) -> Vec<Self> {
@@ -62,7 +62,7 @@ impl CalledMethod {
             })
             .collect();
         seen.sort_by(|one, other| (other.started, &one.method).cmp(&(one.started, &other.method)));
-        seen.truncate(MOST_SEEN);
+        seen.truncate(MAX_SEEN);
         seen
     }
 

@@ -37,4 +37,4 @@ pub(crate) const HIGHEST_FREQUENCY: u32 = 499;
 
 /// Seconds of a profile unless others are given, and the most.
 pub(crate) const SECONDS: u64 = 10;
-pub(crate) const MOST_SECONDS: u64 = 60;
+pub(crate) const MAX_SECONDS: u64 = 60;

@@ -104,7 +104,7 @@ fn join(from: Protocol, to: Protocol, metadata: &mut Metadata) -> Result<()> {
 /// Counts the gateways that the call has passed.
 fn count_hop(metadata: &mut Metadata) -> Result<()> {
     let hops: u8 = metadata.get(HOPS).and_then(|hops| hops.parse().ok()).unwrap_or(0);
-    if hops >= MOST_HOPS {
+    if hops >= MAX_HOPS {
         return Err(refusal::too_many_hops());
     }
     metadata.insert(HOPS, Bytes::from_static(PASSED[usize::from(hops)].as_bytes()));
@@ -156,7 +156,7 @@ const OWN: usize = 16;
 
 /// Metadata key for the number of gateways that a call has passed.
 const HOPS: &str = "x-polyrpc-hops";
-const MOST_HOPS: u8 = 8;
+const MAX_HOPS: u8 = 8;
 
-/// The numbers behind those below [`MOST_HOPS`].
-const PASSED: [&str; MOST_HOPS as usize] = ["1", "2", "3", "4", "5", "6", "7", "8"];
+/// The numbers behind those below [`MAX_HOPS`].
+const PASSED: [&str; MAX_HOPS as usize] = ["1", "2", "3", "4", "5", "6", "7", "8"];

@@ -105,8 +105,8 @@ impl Config {
             let wrong = format!("`name` is `{}`; want lower-case letters, digits and `_`", self.name);
             problems.push(ConfigError::new(line_of_key(text, "name"), wrong));
         }
-        if self.threads.is_some_and(|threads| !(1..=MOST_THREADS).contains(&threads)) {
-            let wrong = format!("`threads` is a number from 1 to {MOST_THREADS}");
+        if self.threads.is_some_and(|threads| !(1..=MAX_THREADS).contains(&threads)) {
+            let wrong = format!("`threads` is a number from 1 to {MAX_THREADS}");
             problems.push(ConfigError::new(line_of_key(text, "threads"), wrong));
         }
         for (list, key) in [
@@ -248,11 +248,11 @@ fn syntax(text: &str, error: &toml::de::Error) -> ConfigErrors {
 }
 
 fn cores() -> usize {
-    thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS)
+    thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS)
 }
 
 /// Maximum number of threads.
-const MOST_THREADS: usize = 256;
+const MAX_THREADS: usize = 256;
 
 /// Default name of a gateway.
 const NAME: &str = "gateway";

@@ -286,7 +286,7 @@ impl Drop for Builder {
         lists.vtables.clear();
         lists.elements.clear();
         let kept = lists.fields.capacity().max(lists.vtables.capacity()).max(lists.elements.capacity());
-        if kept <= MOST_KEPT {
+        if kept <= MAX_KEPT {
             SPARE.set(lists);
         }
     }
@@ -443,4 +443,4 @@ const SLACK: usize = 192;
 const LONGEST: usize = i32::MAX as usize;
 
 /// Longer lists are not kept for the next message.
-const MOST_KEPT: usize = 4096;
+const MAX_KEPT: usize = 4096;

@@ -40,7 +40,7 @@ pub(super) fn description<T: DeserializeOwned + 'static>() -> Result<Rc<Descript
 /// Returns the structure of `T`, and of all types it consists of.
 fn trace<T: DeserializeOwned>() -> Result<(Vec<Kind>, Type), Error> {
     let mut trace = TypeTracer::default();
-    for _ in 0..MOST_READINGS {
+    for _ in 0..MAX_READINGS {
         trace.begin();
         let mut found = None;
         match T::deserialize(Probe { trace: &mut trace, found: &mut found }) {
@@ -57,7 +57,7 @@ fn trace<T: DeserializeOwned>() -> Result<(Vec<Kind>, Type), Error> {
 }
 
 /// Each one takes no longer than to deserialize a small value.
-const MOST_READINGS: usize = 4096;
+const MAX_READINGS: usize = 4096;
 
 #[derive(Debug, Default)]
 struct TypeTracer {

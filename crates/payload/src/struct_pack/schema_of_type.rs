@@ -25,7 +25,7 @@ impl Type {
     /// [`Error::Type`] if it has none, like [`serde_json::Value`]: the type must be known without a value.
     pub fn for_type<T: DeserializeOwned>() -> Result<Self, Error> {
         let mut known = KnownTypes::default();
-        for _ in 0..MOST_RUNS {
+        for _ in 0..MAX_RUNS {
             let mut run = Run::new(&mut known);
             let result = T::deserialize(Tracer { run: &mut run, purpose: Purpose::Trace });
             match (result, run.traced.take()) {
@@ -46,10 +46,10 @@ fn about<T>(error: &Error) -> Error {
 }
 
 /// Maximum number of alternatives of all enums together.
-const MOST_RUNS: usize = 4096;
+const MAX_RUNS: usize = 4096;
 
 /// Maximum number of parts of a type, each counted for every occurrence.
-const MOST_PARTS: usize = 1 << 16;
+const MAX_PARTS: usize = 1 << 16;
 
 /// Knowledge kept between runs.
 #[derive(Default)]
@@ -99,7 +99,7 @@ impl<'k> Run<'k> {
     fn count(&mut self) -> Result<(), Stop> {
         self.parts += 1;
         match self.parts {
-            ..=MOST_PARTS => Ok(()),
+            ..=MAX_PARTS => Ok(()),
             _ => Err(Stop::ty("it has too many parts")),
         }
     }

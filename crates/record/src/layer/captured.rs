@@ -192,7 +192,7 @@ impl Pending {
 
 impl StreamMessages {
     fn add(&mut self, at: Duration, message: &Bytes, from_server: bool) {
-        if self.kept.len() >= MOST_MESSAGES || self.bytes.saturating_add(message.len()) > MOST_BYTES {
+        if self.kept.len() >= MAX_MESSAGES || self.bytes.saturating_add(message.len()) > MAX_BYTES {
             self.left_out += 1;
             return;
         }
@@ -206,8 +206,8 @@ impl StreamMessages {
 }
 
 /// Of a stream that are kept.
-const MOST_MESSAGES: usize = 1000;
-const MOST_BYTES: usize = 1 << 20;
+const MAX_MESSAGES: usize = 1000;
+const MAX_BYTES: usize = 1 << 20;
 
 /// A call that was dropped before it ended.
 impl Drop for Pending {

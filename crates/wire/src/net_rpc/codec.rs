@@ -72,7 +72,7 @@ impl Codec {
     pub(super) fn recognise(start: &[u8]) -> Detection<Self> {
         let blank = start.iter().take_while(|byte| is_blank(**byte)).count();
         match start.get(blank..) {
-            _ if blank >= MOST_BLANK => Detection::Unknown,
+            _ if blank >= MAX_BLANK => Detection::Unknown,
             None | Some([]) => Detection::NeedMore,
             Some([b'{', ..]) => Detection::Is(Self::Json),
             Some(_) if blank > 0 => Detection::Unknown,
@@ -118,7 +118,7 @@ const DEFINITION: std::ops::RangeInclusive<u8> = 0x1c..=0x7f;
 const STRUCT_T: u8 = 3;
 
 /// Maximum white space before a JSON object for its connection to be detected.
-const MOST_BLANK: usize = 16;
+const MAX_BLANK: usize = 16;
 
 #[cfg(test)]
 mod tests {

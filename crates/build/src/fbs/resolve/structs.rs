@@ -129,12 +129,12 @@ fn held_struct(ty: &Type) -> Option<usize> {
 fn force_align(file: &SourceFile, attribute: &Attribute, natural: usize) -> Result<usize, Error> {
     let align = attribute.value.as_ref().map(|literal| integer(file, literal)).transpose()?;
     let align = align.and_then(|align| usize::try_from(align).ok());
-    let fits = |align: &usize| align.is_power_of_two() && *align >= natural && *align <= MOST_ALIGNED;
+    let fits = |align: &usize| align.is_power_of_two() && *align >= natural && *align <= MAX_ALIGNED;
     align.filter(fits).ok_or_else(|| {
-        let reason = format!("want a power of two from {natural} to {MOST_ALIGNED}");
+        let reason = format!("want a power of two from {natural} to {MAX_ALIGNED}");
         fail(file, attribute.name.at, reason)
     })
 }
 
 /// Limit of flatc.
-const MOST_ALIGNED: usize = 256;
+const MAX_ALIGNED: usize = 256;

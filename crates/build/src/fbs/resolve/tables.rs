@@ -123,7 +123,7 @@ fn assign_ids(file: &SourceFile, decl: &Object, fields: &mut [Field]) -> Result<
                 .ok_or_else(|| fail(file, attribute.name.at, "want an id from 0, a union's from 1".into()))?;
         }
         next = next.saturating_add(1 + u16::from(union));
-        if next > MOST_FIELDS {
+        if next > MAX_FIELDS {
             return Err(fail(file, at, "the table has too many fields".into()));
         }
     }
@@ -202,4 +202,4 @@ fn hash(file: &SourceFile, decl: &FieldDecl, ty: &Type) -> Result<Option<Hash>, 
 }
 
 /// A vtable stores its own size in 16 bits.
-const MOST_FIELDS: u16 = 32_766;
+const MAX_FIELDS: u16 = 32_766;

@@ -132,9 +132,9 @@ impl Bench<'_> {
 /// Tools take whole numbers of calls per second.
 fn whole_rate(text: &str) -> Result<u32, String> {
     let per_second = text.parse::<Rate>()?.calls_per_second();
-    match per_second.fract() == 0.0 && (1.0..=MOST_RATE).contains(&per_second) {
+    match per_second.fract() == 0.0 && (1.0..=MAX_RATE).contains(&per_second) {
         true => Ok(per_second as u32),
-        false => Err(format!("want a whole number of calls per second, from 1 to {MOST_RATE}")),
+        false => Err(format!("want a whole number of calls per second, from 1 to {MAX_RATE}")),
     }
 }
 
@@ -150,7 +150,7 @@ fn path(text: &str) -> Result<(String, PathBuf), String> {
     Ok((known(name)?, path.into()))
 }
 
-const MOST_RATE: f64 = 1e7;
+const MAX_RATE: f64 = 1e7;
 /// Number of callers while the server does not stall.
 const CALLERS: usize = 64;
 const STALLS: u32 = 4;

@@ -266,7 +266,7 @@ impl Connection {
         let mut whole = 0;
         while let Some(head) = self.received.get(whole..whole + 4) {
             let size = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
-            if !(HEADER..=MOST_BYTES).contains(&size) {
+            if !(HEADER..=MAX_BYTES).contains(&size) {
                 return Err(ErrorKind::InvalidData.into());
             }
             if self.received.len() < whole + size {
@@ -350,4 +350,4 @@ const HEADER: usize = 12;
 const LISTENER: u64 = u64::MAX;
 const HOUR: u64 = 3_600_000_000_000;
 /// Longest frame that a server takes.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;

@@ -181,8 +181,8 @@ fn keep_end(mut stderr: impl Read, kept: &Mutex<String>) {
     while let Ok(count @ 1..) = stderr.read(&mut buffer) {
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push_str(&String::from_utf8_lossy(&buffer[..count]));
-        if kept.len() > MOST_KEPT {
-            let mut from = kept.len() - MOST_KEPT / 2;
+        if kept.len() > MAX_KEPT {
+            let mut from = kept.len() - MAX_KEPT / 2;
             while !kept.is_char_boundary(from) {
                 from += 1;
             }
@@ -204,7 +204,7 @@ pub(super) fn accepts(port: u16) -> bool {
 }
 
 const LINES: usize = 1024;
-const MOST_KEPT: usize = 16 << 10;
+const MAX_KEPT: usize = 16 << 10;
 /// Between two looks at a process.
 pub(super) const POLL: Duration = Duration::from_millis(5);
 

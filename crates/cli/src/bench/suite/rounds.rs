@@ -128,7 +128,7 @@ impl Rounds<'_> {
             let probe = probe.finish(begun);
             let is_unusable = probe.is_some_and(|probe| probe.noise() == Noise::Unusable);
             let has_failed = measured.iter().any(|(_, outcome)| outcome.is_err());
-            if is_unusable && !has_failed && suite.repeated < MOST_REPEATED {
+            if is_unusable && !has_failed && suite.repeated < MAX_REPEATED {
                 suite.repeated += 1;
                 continue;
             }
@@ -280,4 +280,4 @@ const OURS: &str = "polyrpc";
 /// About the time for starting and stopping a server and a client, and for two checks.
 const AROUND_WINDOW_S: f64 = 0.15;
 /// Rounds of a case that are repeated because of noise, in a suite.
-const MOST_REPEATED: u64 = 3;
+const MAX_REPEATED: u64 = 3;

@@ -108,8 +108,8 @@ impl Bounds {
     }
 
     fn check_load(&self, plan: &Plan, part: PlanPart) -> Result<(), String> {
-        if part.of == 0 || part.of > MOST_WORKERS || plan.threads == 0 || plan.threads > MOST_THREADS {
-            return Err(format!("want 1 to {MOST_WORKERS} workers with 1 to {MOST_THREADS} threads each"));
+        if part.of == 0 || part.of > MAX_WORKERS || plan.threads == 0 || plan.threads > MAX_THREADS {
+            return Err(format!("want 1 to {MAX_WORKERS} workers with 1 to {MAX_THREADS} threads each"));
         }
         let Pacing::Open { profile, .. } = &plan.pacing else {
             return Err("a worker makes calls at planned times only".to_owned());
@@ -176,8 +176,8 @@ fn memory(plan: &Plan, connections: usize, in_flight: usize) -> usize {
     parts.into_iter().fold(0, usize::saturating_add)
 }
 
-const MOST_WORKERS: usize = 1_000;
-const MOST_THREADS: usize = 256;
+const MAX_WORKERS: usize = 1_000;
+const MAX_THREADS: usize = 256;
 /// Bytes of a histogram of three digits.
 const HISTOGRAM: usize = 264 << 10;
 const PER_MESSAGE: usize = 64;

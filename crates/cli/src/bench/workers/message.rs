@@ -267,10 +267,10 @@ impl MethodMessage {
     fn into_method(self) -> Result<Method, String> {
         let format = named(&FORMATS, &self.format)?;
         let shape = match self.shape.as_str() {
-            CLIENT_STREAM if (1..=MOST_MESSAGES).contains(&self.messages_of_call) => {
+            CLIENT_STREAM if (1..=MAX_MESSAGES).contains(&self.messages_of_call) => {
                 CallKind::ClientStream { messages: count(self.messages_of_call)? }
             }
-            CLIENT_STREAM => return Err(format!("a call has 1 to {MOST_MESSAGES} messages")),
+            CLIENT_STREAM => return Err(format!("a call has 1 to {MAX_MESSAGES} messages")),
             shape => named(&CALL_KINDS, shape)?,
         };
         let body = |text: &String| {
@@ -357,7 +357,7 @@ impl OutcomeMessage {
         }
         let counts = [self.planned, self.sent, self.succeeded, self.failed, self.unanswered, self.blocked];
         let errors = self.methods.iter().flat_map(|method| method.errors.values().copied());
-        if counts.into_iter().chain(errors).any(|count| count > MOST_CALLS) {
+        if counts.into_iter().chain(errors).any(|count| count > MAX_CALLS) {
             return Err("it counts more calls than anybody could make".to_owned());
         }
         let method = |method: MethodOutcomeMessage| {
@@ -440,7 +440,7 @@ fn named<T: Copy>(names: &[(&'static str, T)], text: &str) -> Result<T, String> 
 }
 
 /// Calls of a worker, so few that those of all workers can be added.
-const MOST_CALLS: u64 = 1 << 48;
+const MAX_CALLS: u64 = 1 << 48;
 
 const CONNECTION_MODES: [(&str, ConnectionMode); 3] = [
     ("shared", ConnectionMode::Shared),
@@ -471,7 +471,7 @@ const FORMATS: [(&str, Format); 13] = [
 ];
 
 /// Maximum number of messages of a call.
-const MOST_MESSAGES: u64 = 1_000_000;
+const MAX_MESSAGES: u64 = 1_000_000;
 
 #[cfg(test)]
 pub(super) mod tests {
@@ -541,7 +541,7 @@ pub(super) mod tests {
         assert_eq!(refused(|plan| plan.rate = Some((1, 0))), "the period of the rate is zero");
         assert_eq!(refused(|plan| plan.calls = Some(1)), "want either a duration or a number of calls");
         assert_eq!(refused(|plan| plan.connection_mode = "x".to_owned()), "`x` is not known to this version");
-        for messages in [0, MOST_MESSAGES + 1, u64::MAX] {
+        for messages in [0, MAX_MESSAGES + 1, u64::MAX] {
             let mut plan = plan.clone();
             plan.methods[0].messages_of_call = messages;
             assert_eq!(plan.into_plan().unwrap_err(), "a call has 1 to 1000000 messages");

@@ -9,7 +9,7 @@ use super::locks::{self, LockRow};
 use super::query::ProfileQuery;
 use crate::html::Html;
 use crate::profiler::{
-    Flame, FunctionShare, MOST_SECONDS, Profile, ProfileKind, SECONDS, Scope, flame, functions, profiler,
+    Flame, FunctionShare, MAX_SECONDS, Profile, ProfileKind, SECONDS, Scope, flame, functions, profiler,
 };
 use crate::reply::Reply;
 use crate::request::PageRequest;
@@ -276,7 +276,7 @@ impl Document for Hotspots {
             "heap" => html.raw("\"><input type=hidden name=take value=1>"),
             _ => {
                 html.raw("\"><label>Seconds <input name=seconds type=number min=1 max=");
-                html.text(MOST_SECONDS).raw(" value=").text(SECONDS).raw("></label>")
+                html.text(MAX_SECONDS).raw(" value=").text(SECONDS).raw("></label>")
             }
         };
         html.raw(" <button>Profile</button></form>");

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::profiler::{FREQUENCY, HIGHEST_FREQUENCY, MOST_SECONDS, Profile, ProfileKind, SECONDS, profiler};
+use crate::profiler::{FREQUENCY, HIGHEST_FREQUENCY, MAX_SECONDS, Profile, ProfileKind, SECONDS, profiler};
 use crate::request::{PageFormat, PageRequest};
 
 /// Parameters of a request for a profile.
@@ -89,7 +89,7 @@ pub(crate) fn query(request: &PageRequest, kind: ProfileKind) -> Result<ProfileQ
         None | Some("pprof") => Display::Pprof,
         Some(_) => return Err(WRONG),
     };
-    let duration = Duration::from_secs(number("seconds", SECONDS, MOST_SECONDS)?);
+    let duration = Duration::from_secs(number("seconds", SECONDS, MAX_SECONDS)?);
     let frequency = number("hz", FREQUENCY.into(), HIGHEST_FREQUENCY.into())?;
     let frequency = u32::try_from(frequency).unwrap_or(FREQUENCY);
     // What is in use is known at once.

@@ -22,7 +22,7 @@ pub(crate) struct TapQuery {
 
 /// Time for which calls are shown unless another is given, and the longest.
 const SECONDS: u64 = 10;
-const MOST_SECONDS: u64 = 300;
+const MAX_SECONDS: u64 = 300;
 
 /// Maximum number of calls.
 const MAX_CALLS: u64 = 30_000;
@@ -64,7 +64,7 @@ pub(crate) fn query(request: &PageRequest) -> Result<TapQuery, (u16, &'static st
     };
     Ok(TapQuery {
         filter,
-        duration: Duration::from_secs(number("seconds", SECONDS, MOST_SECONDS)?),
+        duration: Duration::from_secs(number("seconds", SECONDS, MAX_SECONDS)?),
         rate: u32::try_from(number("rate", CALLS_PER_SECOND.into(), CALLS_PER_SECOND.into())?).unwrap_or(1),
         count: number("count", MAX_CALLS, MAX_CALLS)?,
         values,

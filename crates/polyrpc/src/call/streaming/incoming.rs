@@ -183,7 +183,7 @@ impl IncomingSender {
         }
         let mut taken = false;
         self.change(|state| {
-            taken = state.end.is_none() && state.messages.len() < MOST_WAITING;
+            taken = state.end.is_none() && state.messages.len() < MAX_WAITING;
             if taken {
                 self.0.keep(footprint(&message.body));
                 state.messages.push_back(message);
@@ -253,7 +253,7 @@ impl Drop for IncomingSender {
 const SMALL: usize = 512;
 
 /// Maximum number of queued messages, however small. The protocol's limits on bytes apply much earlier.
-const MOST_WAITING: usize = 1 << 20;
+const MAX_WAITING: usize = 1 << 20;
 
 impl State {
     /// Drops queued messages; returns their bytes, and the bytes of memory that they held.

@@ -38,7 +38,7 @@ impl P2c {
     /// Sets the number of servers to draw, by default two: at least 2, at most 64.
     #[must_use]
     pub fn choices(mut self, choices: usize) -> Self {
-        self.choices = choices.clamp(2, MOST_CHOICES);
+        self.choices = choices.clamp(2, MAX_CHOICES);
         self
     }
 
@@ -58,7 +58,7 @@ impl P2c {
     }
 }
 
-const MOST_CHOICES: usize = 64;
+const MAX_CHOICES: usize = 64;
 
 impl Default for P2c {
     fn default() -> Self {
@@ -113,8 +113,8 @@ impl P2cPicker {
     }
 
     /// Draws distinct servers at random, in random order.
-    fn sample(&self) -> ([usize; MOST_CHOICES], usize) {
-        let mut drawn = [0; MOST_CHOICES];
+    fn sample(&self) -> ([usize; MAX_CHOICES], usize) {
+        let mut drawn = [0; MAX_CHOICES];
         for count in 0..self.choices {
             let (before, rest) = drawn.split_at_mut(count);
             rest[0] = loop {

@@ -47,7 +47,7 @@ impl RetryTokens {
             balance: AtomicI64::new(floor),
             credit_used: AtomicI64::new(floor),
             // The conversion to an integer saturates, and turns NaN into zero.
-            deposit_per_call: ((budget.ratio * ATTEMPT as f64) as i64).clamp(0, MOST_PER_CALL),
+            deposit_per_call: ((budget.ratio * ATTEMPT as f64) as i64).clamp(0, MAX_PER_CALL),
             max_balance: ATTEMPT * i64::from(budget.max_tokens.max(budget.min_tokens)),
         }
     }
@@ -85,7 +85,7 @@ impl RetryTokens {
 const ATTEMPT: i64 = 1000;
 
 /// Upper limit of a deposit, which keeps sums far from overflow.
-const MOST_PER_CALL: i64 = 1000 * ATTEMPT;
+const MAX_PER_CALL: i64 = 1000 * ATTEMPT;
 
 #[cfg(test)]
 mod tests {

@@ -24,9 +24,9 @@ const APART: Duration = Duration::from_secs(1);
 /// Minimum time between two identical messages.
 const AGAIN: Duration = Duration::from_secs(60);
 /// Number of entries of a set that are logged by name.
-const MOST_NAMED: usize = 10;
+const MAX_NAMED: usize = 10;
 /// Number of entries that are remembered; beyond it, some are logged again.
-const MOST_REMEMBERED: usize = 10_000;
+const MAX_REMEMBERED: usize = 10_000;
 
 impl Warnings {
     /// Logs that a registry failed, or holds malformed data.
@@ -54,15 +54,15 @@ impl Warnings {
 
     /// Logs the entries of a set that cannot be called.
     pub(super) fn warn_unusable(&mut self, name: &str, unusable: &[(Instance, Status)]) {
-        if self.named.len() > MOST_REMEMBERED {
+        if self.named.len() > MAX_REMEMBERED {
             self.named.clear();
         }
         let updates = unusable.iter().filter(|(instance, _)| self.named.insert(instance.to_string()));
         let updates: Vec<_> = updates.collect();
-        for (instance, status) in updates.iter().take(MOST_NAMED) {
+        for (instance, status) in updates.iter().take(MAX_NAMED) {
             tracing::warn!(target: TARGET, client = name, %instance, error = status.message(), "registry entry ignored");
         }
-        if let Some(more @ 1..) = updates.len().checked_sub(MOST_NAMED) {
+        if let Some(more @ 1..) = updates.len().checked_sub(MAX_NAMED) {
             tracing::warn!(target: TARGET, client = name, more, "further registry entries ignored");
         }
     }
@@ -97,6 +97,6 @@ mod tests {
         for set in 0..4 {
             warnings.warn_unusable("x", &(0..9_000).map(|n| bad(set * 9_000 + n)).collect::<Vec<_>>());
         }
-        assert!(warnings.named.len() <= MOST_REMEMBERED + 9_000);
+        assert!(warnings.named.len() <= MAX_REMEMBERED + 9_000);
     }
 }

@@ -84,7 +84,7 @@ impl PartitionAssignment {
             let weights = holders.iter().filter(|one| counts(one)).map(|one| one.attributes.weight());
             weights.fold(0, u32::saturating_add)
         };
-        let complete = self.holders.iter().filter(|&(&of, parts)| of <= MOST_PARTS && parts.len() == of);
+        let complete = self.holders.iter().filter(|&(&of, parts)| of <= MAX_PARTS && parts.len() == of);
         let capacities = complete.map(|(of, parts)| (*of, parts.values().map(weight).min().unwrap_or(0)));
         capacities.filter(|(_, capacity)| *capacity > 0).collect()
     }
@@ -98,7 +98,7 @@ fn dedup_holders(holders: &mut Vec<Arc<Instance>>) {
 }
 
 /// Limit of the number of partitions: every call would go to as many servers.
-const MOST_PARTS: usize = 1000;
+const MAX_PARTS: usize = 1000;
 
 #[cfg(test)]
 mod tests {
@@ -155,7 +155,7 @@ mod tests {
             });
             PartitionAssignment::new(vec![instance], &|tag| tag.parse().ok()).capacities(|_| true)
         };
-        assert_eq!(claim(MOST_PARTS).len(), 1);
-        assert_eq!(claim(MOST_PARTS + 1).len(), 0);
+        assert_eq!(claim(MAX_PARTS).len(), 1);
+        assert_eq!(claim(MAX_PARTS + 1).len(), 0);
     }
 }

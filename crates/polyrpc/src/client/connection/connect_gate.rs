@@ -215,7 +215,7 @@ impl LostConnection {
     fn add(&self, server: &Address) -> bool {
         let mut lost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Servers may be gone for good. A forgotten server is logged once more.
-        if lost.len() >= MOST_LOST {
+        if lost.len() >= MAX_LOST {
             lost.clear();
         }
         lost.insert(server.to_string())
@@ -229,7 +229,7 @@ impl LostConnection {
 }
 
 /// Number of unreachable servers that are remembered.
-const MOST_LOST: usize = 1024;
+const MAX_LOST: usize = 1024;
 
 /// A program may have many clients, and a network may lose all their servers at once, repeatedly.
 static CHANGES: EventLimiter = EventLimiter::new(20, Duration::from_secs(10));
@@ -271,8 +271,8 @@ mod tests {
         assert_eq!([1, 1, 2].map(|port| lost.add(&server(port))), [true, false, true]);
         assert!(lost.remove(&server(1)));
         assert!(lost.add(&server(1)), "it is lost again");
-        (0..3 * MOST_LOST).for_each(|port| assert!(lost.add(&server(port)) || port < 3));
-        assert!(lost.0.lock().unwrap().len() <= MOST_LOST);
+        (0..3 * MAX_LOST).for_each(|port| assert!(lost.add(&server(port)) || port < 3));
+        assert!(lost.0.lock().unwrap().len() <= MAX_LOST);
     }
 
     #[tokio::test(start_paused = true)]

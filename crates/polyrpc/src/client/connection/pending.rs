@@ -82,13 +82,13 @@ pub(in crate::client) struct ReceivedMessages {
 }
 
 /// Maximum number of waiting messages of a call, however small. The protocol's limit of bytes is reached much earlier.
-const MOST_WAITING: usize = 1 << 20;
+const MAX_WAITING: usize = 1 << 20;
 
 /// Number of bits of the slot: the low bits of the id. A call beyond them is rejected.
 const PLACES: u32 = 20;
 
 /// Maximum number of slots that are kept while no call is in flight.
-const MOST_KEPT: usize = 8 << 10;
+const MAX_KEPT: usize = 8 << 10;
 
 impl PendingCalls {
     /// Counts the bytes of replies that are not taken, and of messages that are not consumed.
@@ -365,7 +365,7 @@ impl PendingCalls {
         slot.generation = generation;
         self.latest = self.latest.max(generation);
         self.free.push((id.0 & ((1 << PLACES) - 1)) as u32);
-        if self.slots.len() > MOST_KEPT && self.free.len() == self.slots.len() {
+        if self.slots.len() > MAX_KEPT && self.free.len() == self.slots.len() {
             // After a flood. The ids of its calls are not used again.
             (self.slots, self.free, self.first) = (Vec::new(), Vec::new(), self.latest);
         }
@@ -422,7 +422,7 @@ impl StreamState {
     /// Adds a received message. `false`: too many are waiting already.
     fn deliver(&mut self, message: Message, wakers: &mut Vec<Waker>) -> bool {
         self.touch();
-        let taken = self.arrived.messages.len() < MOST_WAITING;
+        let taken = self.arrived.messages.len() < MAX_WAITING;
         if taken {
             self.arrived.messages.push_back(message);
             wakers.extend(self.taker.take());
@@ -602,7 +602,7 @@ mod tests {
     fn slots_of_a_flood_are_dropped_and_its_ids_are_not_used_again() {
         let mut pending = PendingCalls::default();
         let mut ids: Vec<_> =
-            (0..=MOST_KEPT).map(|_| pending.insert(Waker::noop().clone(), None).unwrap()).collect();
+            (0..=MAX_KEPT).map(|_| pending.insert(Waker::noop().clone(), None).unwrap()).collect();
         ids.iter().for_each(|id| assert!(pending.forget(*id)));
         assert_eq!((pending.slots.capacity(), pending.free.capacity(), pending.waiting()), (0, 0, 0));
         let again = pending.insert(Waker::noop().clone(), None).unwrap();

@@ -52,7 +52,7 @@ impl AutoLimiter {
             window: Window::default(),
             latency: None,
             rate: 0.0,
-            explore: MOST_EXPLORE,
+            explore: MAX_EXPLORE,
             phase: Phase::Exploring { until: now },
             random: seed | 1,
         };
@@ -138,7 +138,7 @@ impl GradientState {
                 let is_latency_stable = average <= latency * (1.0 + LEAST_EXPLORE);
                 let idle = rate <= self.rate / (1.0 + LEAST_EXPLORE);
                 self.explore = match is_latency_stable || idle {
-                    true => (self.explore + STEP).min(MOST_EXPLORE),
+                    true => (self.explore + STEP).min(MAX_EXPLORE),
                     false => (self.explore - STEP).max(LEAST_EXPLORE),
                 };
                 (works * (1.0 + self.explore)) as usize
@@ -161,7 +161,7 @@ fn smoothed(old: f64, new: f64, factor: f64) -> f64 {
 }
 
 const SMOOTHING: f64 = 0.1;
-const MOST_EXPLORE: f64 = 0.3;
+const MAX_EXPLORE: f64 = 0.3;
 const LEAST_EXPLORE: f64 = 0.06;
 const STEP: f64 = 0.02;
 const WHILE_DRAINING: f64 = 0.9;

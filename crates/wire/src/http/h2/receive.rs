@@ -10,12 +10,12 @@ use super::connection::{BLOCK, Block, Config, Connection, Event, FrameOutcome, P
 use super::frame::{self, Header};
 use super::hpack::{DecodeError, Fields};
 use super::message::{Kind, ParsedHeaders};
-use super::settings::{DEFAULT_FRAME, MOST_WINDOW};
+use super::settings::{DEFAULT_FRAME, MAX_WINDOW};
 use super::status::{ErrorCode, Fault, connection, stream};
 use super::stream::{Role, State, Stream};
 
 /// CONTINUATION frames of one header block, beyond those that its length requires.
-const MOST_FRAMES: usize = 32;
+const MAX_FRAMES: usize = 32;
 
 /// How many resets a request with a header list above the limit counts as: decoding it costs as much.
 const OVERSIZED: u32 = 8;
@@ -24,7 +24,7 @@ const OVERSIZED: u32 = 8;
 const CHANGED: u32 = 32;
 
 /// Consecutive empty DATA frames allowed on a stream.
-const MOST_EMPTY: u32 = 100;
+const MAX_EMPTY: u32 = 100;
 
 /// Limit in bytes of the debug data kept from a peer's GOAWAY.
 const LONGEST_REASON: usize = 256;
@@ -84,7 +84,7 @@ impl<T: Default> Connection<T> {
         }
         if bytes.is_empty() && !end {
             known.empty_frames += 1;
-            let is_flood = known.empty_frames > MOST_EMPTY;
+            let is_flood = known.empty_frames > MAX_EMPTY;
             self.release(padding);
             if is_flood {
                 return Err(connection(ErrorCode::ENHANCE_YOUR_CALM, "too many empty DATA frames"));
@@ -168,7 +168,7 @@ impl<T: Default> Connection<T> {
             return Err(block_too_long(longest, self.config.header_list));
         }
         // As many full frames as the longest block needs, and some that are not full.
-        if block.frames as usize > MOST_FRAMES + longest / DEFAULT_FRAME {
+        if block.frames as usize > MAX_FRAMES + longest / DEFAULT_FRAME {
             return Err(connection(ErrorCode::ENHANCE_YOUR_CALM, "a header block of too many frames"));
         }
         block.bytes.extend_from_slice(payload);
@@ -435,7 +435,7 @@ impl<T: Default> Connection<T> {
         self.taken += self.streams.len() as u32 / CHANGED;
         for known in self.streams.iter_mut() {
             known.send_window += change;
-            if known.send_window > MOST_WINDOW.into() {
+            if known.send_window > MAX_WINDOW.into() {
                 return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, "a window beyond its maximum"));
             }
         }
@@ -497,7 +497,7 @@ impl<T: Default> Connection<T> {
             return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "WINDOW_UPDATE of the wrong length"));
         };
         let increment = u32::from_be_bytes(*increment) & frame::STREAM;
-        let most = i64::from(MOST_WINDOW);
+        let most = i64::from(MAX_WINDOW);
         if id == 0 {
             if increment == 0 {
                 return Err(connection(ErrorCode::PROTOCOL_ERROR, "a window increment of zero"));

@@ -204,7 +204,7 @@ impl<T: Default> Connection<T> {
         // Data is consumed as fast as it arrives: the window is the bottleneck.
         if stream.unread == 0 && stream.window < most {
             let growth = stream.window.min(most - stream.window);
-            if self.growth + growth as usize <= MOST_GROWTH {
+            if self.growth + growth as usize <= MAX_GROWTH {
                 self.growth += growth as usize;
                 increment += growth;
                 stream.window += growth;
@@ -352,7 +352,7 @@ impl<T: Default> Connection<T> {
 
 /// Maximum growth of all streams' receive windows together: that of four streams with the usual limit. Of many that were
 /// read fast and no longer are, each would hold its whole window, and use up the connection's.
-const MOST_GROWTH: usize = 16 << 20;
+const MAX_GROWTH: usize = 16 << 20;
 
 /// Writes a header block that does not use the dynamic table. If it is the first one since the peer changed its table
 /// size, it starts with the size update all the same (RFC 7541, §4.2): strict decoders close the connection otherwise.

@@ -13,7 +13,7 @@ pub(super) const MAX_HEADER_LIST_SIZE: u16 = 6;
 pub(super) const DEFAULT_WINDOW: u32 = 65_535;
 
 /// Maximum window size.
-pub(super) const MOST_WINDOW: u32 = 0x7fff_ffff;
+pub(super) const MAX_WINDOW: u32 = 0x7fff_ffff;
 
 /// Frame size that every peer must accept.
 pub(super) const DEFAULT_FRAME: usize = 16_384;
@@ -78,7 +78,7 @@ impl PeerSettings {
                 }
                 ENABLE_PUSH => self.push = value == 1,
                 MAX_CONCURRENT_STREAMS => self.streams = value as usize,
-                INITIAL_WINDOW_SIZE if value > MOST_WINDOW => {
+                INITIAL_WINDOW_SIZE if value > MAX_WINDOW => {
                     return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE too large"));
                 }
                 INITIAL_WINDOW_SIZE => self.window = value,

@@ -111,7 +111,7 @@ impl Client {
 
     /// Checks that another call may be buffered until the handshake is complete.
     fn check_capacity(&self) -> Result<(), Status> {
-        match self.outgoing.len() < MOST_WAITING {
+        match self.outgoing.len() < MAX_WAITING {
             true => Ok(()),
             false => Err(Status::resource_exhausted("the server did not respond to the WebSocket request")),
         }
@@ -261,7 +261,7 @@ impl Streaming for Client {
 }
 
 /// Limit of buffered bytes while the handshake response is awaited.
-const MOST_WAITING: usize = 4 << 20;
+const MAX_WAITING: usize = 4 << 20;
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

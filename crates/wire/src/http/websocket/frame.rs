@@ -26,7 +26,7 @@ impl Header {
         let opcode = opcode.ok_or(CloseCode::PROTOCOL_ERROR)?;
         let fin = first & FIN != 0;
         let short = second & !MASKED;
-        if opcode.is_control() && (!fin || usize::from(short) > MOST_CONTROL) {
+        if opcode.is_control() && (!fin || usize::from(short) > MAX_CONTROL) {
             return Err(CloseCode::PROTOCOL_ERROR);
         }
         let Some((length, rest)) = length(short, rest) else { return Ok(None) };
@@ -152,4 +152,4 @@ const TWO_BYTES: u8 = 126;
 const EIGHT_BYTES: u8 = 127;
 
 /// Maximum payload of a control frame in bytes (§5.5).
-pub(super) const MOST_CONTROL: usize = 125;
+pub(super) const MAX_CONTROL: usize = 125;

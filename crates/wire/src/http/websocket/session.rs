@@ -4,7 +4,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::CloseCode;
-use super::frame::{Header, MOST_CONTROL, Mask, Opcode};
+use super::frame::{Header, MAX_CONTROL, Mask, Opcode};
 use super::utf8::Utf8;
 
 /// Side of the connection. Only a client masks what it sends, with unpredictable keys (RFC 6455 §10.3).
@@ -150,7 +150,7 @@ impl Receiver {
             Opcode::Continuation => return self.continue_message(fin, mask, length),
             Opcode::Close | Opcode::Ping | Opcode::Pong => {
                 // The header parser limits control frames to this length.
-                let length = usize::try_from(length).unwrap_or(MOST_CONTROL).min(MOST_CONTROL);
+                let length = usize::try_from(length).unwrap_or(MAX_CONTROL).min(MAX_CONTROL);
                 self.reading = Reading::Control { opcode, mask, length };
                 return Ok(());
             }

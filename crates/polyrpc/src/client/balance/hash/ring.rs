@@ -60,9 +60,9 @@ impl Ring {
     /// If it is zero or more than 10,000; for ketama, also if it is no multiple of four.
     pub fn replicas(mut self, replicas: usize) -> Result<Self> {
         let step = if matches!(self.hash, Hash::Ketama) { 4 } else { 1 };
-        if !(1..=MOST_REPLICAS).contains(&replicas) || !replicas.is_multiple_of(step) {
+        if !(1..=MAX_REPLICAS).contains(&replicas) || !replicas.is_multiple_of(step) {
             return Err(Status::invalid_argument(format!(
-                "a ring has {step} to {MOST_REPLICAS} replicas of a server in steps of {step}, not {replicas}"
+                "a ring has {step} to {MAX_REPLICAS} replicas of a server in steps of {step}, not {replicas}"
             ))
             .into());
         }
@@ -93,7 +93,7 @@ impl Ring {
     }
 }
 
-const MOST_REPLICAS: usize = 10_000;
+const MAX_REPLICAS: usize = 10_000;
 
 fn md5(text: &str) -> [u32; 4] {
     let digest = md5::compute(text).0;

@@ -19,7 +19,7 @@ struct WeightState {
 
 impl Default for ServerWeight {
     fn default() -> Self {
-        let answers = RecentReplies { latest: VecDeque::with_capacity(MOST_ANSWERS), average: Duration::ZERO };
+        let answers = RecentReplies { latest: VecDeque::with_capacity(MAX_ANSWERS), average: Duration::ZERO };
         Self(Mutex::new(WeightState { base: 0, in_flight: InFlight::default(), answers }))
     }
 }
@@ -144,7 +144,7 @@ struct RecentReply {
 impl RecentReplies {
     fn push(&mut self, ended: Duration, latency: Duration) {
         let before = self.latest.back().map_or(Duration::ZERO, |answer| answer.latencies);
-        if self.latest.len() == MOST_ANSWERS {
+        if self.latest.len() == MAX_ANSWERS {
             self.latest.pop_front();
         }
         self.latest.push_back(RecentReply { ended, latencies: before.saturating_add(latency) });
@@ -176,7 +176,7 @@ impl RecentReplies {
     fn rate(&self) -> f64 {
         let (Some(oldest), Some(newest)) = (self.latest.front(), self.latest.back()) else { return 1.0 };
         let span = newest.ended.saturating_sub(oldest.ended);
-        let is_measured = self.latest.len() == MOST_ANSWERS || span >= TRUSTED_SPAN;
+        let is_measured = self.latest.len() == MAX_ANSWERS || span >= TRUSTED_SPAN;
         if !is_measured || span.is_zero() {
             return 1.0;
         }
@@ -190,7 +190,7 @@ impl RecentReplies {
 }
 
 /// Number of replies that are remembered.
-const MOST_ANSWERS: usize = 128;
+const MAX_ANSWERS: usize = 128;
 
 /// A rate is trusted once the replies span this time, even if they are few.
 const TRUSTED_SPAN: Duration = Duration::from_secs(1);

@@ -98,7 +98,7 @@ impl Decoder {
                 return Err(DecodeError::Broken);
             }
             self.field(first, &mut block, reading).ok_or(DecodeError::Broken)?;
-            if reading.inserted > self.max_list.max(DEFAULT_TABLE).saturating_mul(MOST_INSERTED) {
+            if reading.inserted > self.max_list.max(DEFAULT_TABLE).saturating_mul(MAX_INSERTED) {
                 return Err(DecodeError::TooCostly);
             }
         }
@@ -168,7 +168,7 @@ impl Decoder {
     }
 
     /// Maximum memory of the block cache and of the table.
-    pub(in crate::http::h2) const MOST: usize = MOST_HELD + DynamicTable::most(DEFAULT_TABLE);
+    pub(in crate::http::h2) const MOST: usize = MAX_HELD + DynamicTable::most(DEFAULT_TABLE);
 }
 
 /// State of the block being decoded.
@@ -215,7 +215,7 @@ impl Reading {
 
 /// Limit of bytes that the dropped fields of one block may add to the dynamic table, in limits of the list: a field of two
 /// bytes can add as much as the table holds.
-const MOST_INSERTED: usize = 4;
+const MAX_INSERTED: usize = 4;
 
 fn lookup(table: &DynamicTable, index: usize) -> Option<(&[u8], &[u8])> {
     if index <= STATIC {
@@ -268,7 +268,7 @@ const RECENT: usize = 4;
 const LONGEST: usize = 1024;
 
 /// Most bytes that a connection keeps of blocks and their lists.
-const MOST_HELD: usize = 16 << 10;
+const MAX_HELD: usize = 16 << 10;
 
 impl BlockCache {
     fn find(&self, block: &[u8]) -> Option<&Arc<Fields>> {
@@ -278,7 +278,7 @@ impl BlockCache {
 
     fn add(&mut self, block: &[u8], fields: &Arc<Fields>) {
         let size = block.len() + fields.footprint();
-        if self.held + size > MOST_HELD {
+        if self.held + size > MAX_HELD {
             self.clear();
         }
         let replaced = self.blocks[self.next].replace((block.into(), fields.clone()));

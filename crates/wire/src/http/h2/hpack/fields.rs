@@ -26,7 +26,7 @@ struct Ends {
 impl Fields {
     /// Creates an empty list with capacity for a typical one of a block of this length.
     pub(super) fn with_room(block: usize) -> Self {
-        let (bytes, ends) = (256 + (2 * block).min(MOST_ROOM), 12 + (block / 12).min(MOST_ROOM / 32));
+        let (bytes, ends) = (256 + (2 * block).min(MAX_ROOM), 12 + (block / 12).min(MAX_ROOM / 32));
         Self { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(ends), meaning: OnceLock::new() }
     }
 
@@ -111,14 +111,14 @@ impl Fields {
     /// Whether the list is worth caching for a repetition. A short block may decode to a very large list, which every
     /// connection would hold as long as it is open.
     pub(crate) fn may_be_kept(&self) -> bool {
-        self.bytes.len() <= Self::LONGEST_KEPT && self.ends.len() <= Self::MOST_KEPT
+        self.bytes.len() <= Self::LONGEST_KEPT && self.ends.len() <= Self::MAX_KEPT
     }
 
     /// Bytes of names and values in the longest list that is cached: as many as the dynamic table may hold.
     const LONGEST_KEPT: usize = 4 << 10;
 
     /// Fields in the longest list that is cached.
-    const MOST_KEPT: usize = 64;
+    const MAX_KEPT: usize = 64;
 
     /// Returns the memory footprint in bytes.
     pub(crate) fn footprint(&self) -> usize {
@@ -132,7 +132,7 @@ impl Fields {
 }
 
 /// Most bytes of room that a list has before it is decoded.
-const MOST_ROOM: usize = 4096;
+const MAX_ROOM: usize = 4096;
 
 impl PartialEq for Fields {
     fn eq(&self, other: &Self) -> bool {

@@ -17,7 +17,7 @@ pub(super) struct HeadCache {
 const KEPT: usize = 4;
 
 /// Most bytes that a connection keeps of heads.
-const MOST_HELD: usize = 32 << 10;
+const MAX_HELD: usize = 32 << 10;
 
 impl HeadCache {
     /// Returns the parsed form of a list if it is cached.
@@ -32,7 +32,7 @@ impl HeadCache {
             return;
         }
         let size = footprint(fields, request);
-        if self.held + size > MOST_HELD {
+        if self.held + size > MAX_HELD {
             *self = Self::default();
         }
         let replaced = self.heads[self.next].replace((fields.clone(), request.clone()));
