@@ -6,7 +6,8 @@ use polyrpc_core::{Call, Reply, Status};
 
 use super::call_connection::CallConnection;
 use super::{Channel, RetryLoop, RoutingOptions};
-use crate::client::connection::any_connection::{self, Readiness};
+use crate::client::connection::any_connection::Readiness;
+use crate::client::connection::call_slot;
 use crate::client::pool::Pool;
 use crate::client::retryable::{failure, is_unprocessed};
 use crate::client::trace_span;
@@ -95,11 +96,11 @@ impl<'a> CallAttempt<'a> {
             phase_ended(Phase::Connect(address.map(|address| address as &dyn fmt::Display)));
             // Written twice: passing the future on would copy it.
             let ended = if trace_span::is_enabled() {
-                let exchange = any_connection::call(connection.link(), &mut self.call, self.deadline);
+                let exchange = call_slot::call(connection.slot(), &mut self.call, self.deadline);
                 let server = server(&self.source, &connection).map(ToString::to_string);
                 Box::pin(trace_span::attempt(server, exchange)).await
             } else {
-                any_connection::call(connection.link(), &mut self.call, self.deadline).await
+                call_slot::call(connection.slot(), &mut self.call, self.deadline).await
             };
             phase_ended(Phase::RoundTrip);
             match failure(&ended) {
@@ -142,7 +143,7 @@ impl<'a> CallAttempt<'a> {
         }
         if self.call.is_some() {
             // If the connection is merely full, another call was faster.
-            return connection.link().readiness() != Readiness::Ending
+            return connection.slot().readiness() != Readiness::Ending
                 || !mem::replace(&mut self.refused, true);
         }
         // The call was not processed in this case.

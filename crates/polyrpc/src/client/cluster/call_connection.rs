@@ -1,9 +1,7 @@
-use std::sync::Arc;
-
 use polyrpc_core::Status;
 
 use super::endpoint_guard::EndpointGuard;
-use crate::client::connection::any_connection::AnyConnection;
+use crate::client::connection::call_slot::CallSlot;
 use crate::client::pool::PooledConnection;
 
 /// Connection lent to one call, with the guard that records the outcome.
@@ -19,8 +17,8 @@ impl CallConnection {
         Self { connection, guard: Some(guard) }
     }
 
-    pub(in crate::client) fn link(&self) -> &Arc<dyn AnyConnection> {
-        &self.connection.connection
+    pub(in crate::client) fn slot(&self) -> &CallSlot {
+        &self.connection.slot
     }
 
     pub(in crate::client) fn guard(&self) -> Option<&EndpointGuard> {

@@ -211,7 +211,7 @@ impl Endpoint {
         health: &HealthCheck,
         connection: &PooledConnection,
     ) -> Result<(), EjectionReason> {
-        let probe_result = health.probe.run(&self.pool, &connection.connection, health.timeout).await;
+        let probe_result = health.probe.run(&self.pool, &connection.slot, health.timeout).await;
         probe_result.map_err(|_| EjectionReason::Unhealthy)
     }
 

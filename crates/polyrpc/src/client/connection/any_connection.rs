@@ -1,7 +1,5 @@
 use std::collections::VecDeque;
-use std::future::poll_fn;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -13,6 +11,8 @@ use crate::call::streaming::StreamOptions;
 use crate::client::hook::HookedConnection;
 
 /// Live connection with its protocol type-erased, as held by endpoints and pools.
+///
+/// A call is made over a [`CallSlot`](super::call_slot::CallSlot).
 pub(in crate::client) trait AnyConnection: Send + Sync {
     /// Sends a call; `waker` is woken when it has ended. A one-way call ends as soon as it is sent, and gets no id.
     ///
@@ -125,85 +125,3 @@ pub(in crate::client) enum Readiness {
 /// Error: the call has ended, and nothing more can be sent on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) struct CallEnded;
-
-/// Sends a call over a link and waits for its end. If the connection takes no more calls, the call is left in place as
-/// by [`AnyConnection::submit`].
-///
-/// # Cancel safety
-///
-/// Dropping the future abandons the call: a later reply to it is discarded.
-pub(in crate::client) async fn call(
-    link: &Arc<dyn AnyConnection>,
-    call: &mut Option<Call<'_>>,
-    deadline: Option<Instant>,
-) -> Result<Option<Reply>, Status> {
-    let Some(watched) = link.watched() else { return answer(link, call, deadline).await };
-    let attempting = watched.start(call)?;
-    let mut ended = answer(link, call, deadline).await;
-    if let Some(attempting) = attempting {
-        attempting.finish(&mut ended);
-    }
-    ended
-}
-
-/// Informs the hooks that a streaming call is about to be opened; its end is not reported.
-///
-/// # Errors
-///
-/// A hook's reason not to open it. The call is consumed in this case.
-pub(in crate::client) fn announce(
-    link: &Arc<dyn AnyConnection>,
-    call: &mut Option<Call<'_>>,
-) -> Result<(), Status> {
-    if let Some(watched) = link.watched()
-        && let Some(attempting) = watched.start(call)?
-    {
-        attempting.forget();
-    }
-    Ok(())
-}
-
-async fn answer(
-    link: &Arc<dyn AnyConnection>,
-    call: &mut Option<Call<'_>>,
-    deadline: Option<Instant>,
-) -> Result<Option<Reply>, Status> {
-    let mut waiting = None;
-    poll_fn(|cx| match &waiting {
-        None => match link.submit(call, deadline, cx.waker()) {
-            Ok(Some(id)) => {
-                waiting = Some(AbandonOnDrop { link, id });
-                Poll::Pending
-            }
-            Ok(None) => Poll::Ready(Ok(None)),
-            Err(status) => Poll::Ready(Err(status)),
-        },
-        Some(sent) => {
-            let result = ready!(link.poll_reply(sent.id, cx));
-            if let Some(waiting) = waiting.take() {
-                waiting.finish();
-            }
-            Poll::Ready(result.map(Some))
-        }
-    })
-    .await
-}
-
-/// Call in flight; dropping it abandons the call.
-struct AbandonOnDrop<'l> {
-    link: &'l Arc<dyn AnyConnection>,
-    id: CallId,
-}
-
-impl AbandonOnDrop<'_> {
-    /// The reply was taken: nothing is left to abandon.
-    fn finish(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for AbandonOnDrop<'_> {
-    fn drop(&mut self) {
-        self.link.abandon(self.id);
-    }
-}

@@ -1,5 +1,5 @@
 //! Connections: [`connector`] connects as often as [`connect_gate`] permits, [`any_connection`] is a connection with
-//! its protocol type-erased, and [`pending`] holds the calls in flight on one.
+//! its protocol type-erased, [`call_slot`] makes a call on one, and [`pending`] holds the calls in flight.
 
 pub(super) mod connect_gate;
 mod keepalive;
@@ -9,6 +9,7 @@ pub(super) mod backoff;
 pub(super) mod blocking;
 pub(super) mod built_in;
 pub(super) mod call_counts;
+pub(super) mod call_slot;
 pub(super) mod connect_backoff;
 pub(super) mod connector;
 pub(super) mod pending;

@@ -15,6 +15,7 @@ use polyrpc_core::{Retry, Scope, Status};
 use self::pending_connects::PendingConnects;
 use crate::client::connection::any_connection::{AnyConnection, Readiness};
 use crate::client::connection::call_counts::CallCounts;
+use crate::client::connection::call_slot::CallSlot;
 use crate::client::connection::connector::Connector;
 use crate::contention::{Mutex, MutexGuard};
 use crate::discovery::Instance;
@@ -313,19 +314,19 @@ impl Drop for Pool {
 
 /// Connection lent to one call.
 pub(super) struct PooledConnection {
-    pub(super) connection: Arc<dyn AnyConnection>,
+    pub(super) slot: CallSlot,
     on_release: OnRelease,
 }
 
 impl PooledConnection {
     fn new(link: Arc<dyn AnyConnection>, back: OnRelease) -> Self {
-        Self { connection: link, on_release: back }
+        Self { slot: CallSlot::new(link), on_release: back }
     }
 
     /// Takes the connection without returning it to the pool.
     fn into_connection(mut self) -> Arc<dyn AnyConnection> {
         self.on_release = OnRelease::Nowhere;
-        self.connection.clone()
+        self.slot.connection().clone()
     }
 }
 
@@ -340,8 +341,8 @@ impl Drop for PooledConnection {
     fn drop(&mut self) {
         match &self.on_release {
             OnRelease::Nowhere => {}
-            OnRelease::Pool(pool) => pool.release(self.connection.clone()),
-            OnRelease::Close => self.connection.close(),
+            OnRelease::Pool(pool) => pool.release(self.slot.connection().clone()),
+            OnRelease::Close => self.slot.close(),
         }
     }
 }

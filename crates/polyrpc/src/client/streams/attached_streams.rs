@@ -12,7 +12,8 @@ use super::streaming_call::{CallReceiver, CallSender, StreamingCall};
 use crate::call::streaming::StreamOptions;
 use crate::call::{CallOptions, OutgoingCall, Request, Response};
 use crate::client::cluster::{CallAttempt, CallConnection};
-use crate::client::connection::any_connection::{self, AnyConnection, AttachedStreams};
+use crate::client::connection::any_connection::AttachedStreams;
+use crate::client::connection::call_slot::{self, CallSlot};
 use crate::client::{Client, Result, split};
 use crate::codec::{Body, Codec};
 use crate::layer::Call as LayeredCall;
@@ -128,7 +129,7 @@ impl Client {
     ) -> Result<(Reply, Vec<(CallSender, CallReceiver)>), Status> {
         loop {
             let connection = Arc::new(attempt.connect().await?);
-            any_connection::announce(connection.link(), &mut attempt.call)?;
+            call_slot::announce(connection.slot(), &mut attempt.call)?;
             let (call, deadline) = (&mut attempt.call, attempt.deadline);
             match call_on(&connection, call, deadline, attached).await {
                 Ok((reply, opened)) => {
@@ -150,7 +151,8 @@ impl Client {
     }
 }
 
-/// Sends a call and waits for its reply. The call is left in place as by [`AnyConnection::submit`].
+/// Sends a call and waits for its reply. The call is left in place as by
+/// [`AnyConnection::submit`](crate::client::connection::any_connection::AnyConnection::submit).
 async fn call_on(
     connection: &Arc<CallConnection>,
     call: &mut Option<Call<'_>>,
@@ -159,17 +161,17 @@ async fn call_on(
 ) -> Result<(Reply, Vec<StreamingCall>), Status> {
     let mut sent = None;
     let reply = poll_fn(|cx| match &sent {
-        None => match connection.link().submit_with_streams(call, deadline, attached, cx.waker()) {
+        None => match connection.slot().submit_with_streams(call, deadline, attached, cx.waker()) {
             Ok((id, streams)) => {
                 // From here on dropping the future releases everything.
                 let opened =
                     streams.into_iter().map(|id| StreamingCall::new(connection.clone(), id)).collect();
-                sent = Some((AbandonOnDrop { link: connection.link(), id: Some(id) }, opened));
+                sent = Some((AbandonOnDrop { slot: connection.slot(), id: Some(id) }, opened));
                 Poll::Pending
             }
             Err(status) => Poll::Ready(Err(status)),
         },
-        Some((AbandonOnDrop { id: Some(id), .. }, _)) => connection.link().poll_reply(*id, cx),
+        Some((AbandonOnDrop { id: Some(id), .. }, _)) => connection.slot().poll_reply(*id, cx),
         Some(_) => Poll::Pending,
     })
     .await;
@@ -182,15 +184,15 @@ async fn call_on(
 }
 
 /// Call in flight; dropping it abandons the call.
-struct AbandonOnDrop<'l> {
-    link: &'l Arc<dyn AnyConnection>,
+struct AbandonOnDrop<'s> {
+    slot: &'s CallSlot,
     id: Option<CallId>,
 }
 
 impl Drop for AbandonOnDrop<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id {
-            self.link.abandon(id);
+            self.slot.abandon(id);
         }
     }
 }

@@ -16,7 +16,8 @@ use crate::call::streaming::StreamOptions;
 use crate::call::{CallOptions, CancelHandle, OutgoingCall, Request, Response, StreamType, StubMethod};
 use crate::client::call_defaults::unreadable;
 use crate::client::cluster::{CallAttempt, RoutingOptions};
-use crate::client::connection::any_connection::{self, AttachedStreams};
+use crate::client::connection::any_connection::AttachedStreams;
+use crate::client::connection::call_slot;
 use crate::client::{Backend, Client, Result, split};
 use crate::codec::{Body, Codec};
 use crate::layer::Call as LayeredCall;
@@ -273,8 +274,8 @@ impl Client {
     ) -> Result<(CallSender, CallReceiver), Status> {
         loop {
             let connection = attempt.connect().await?;
-            any_connection::announce(connection.link(), &mut attempt.call)?;
-            match connection.link().open(&mut attempt.call, attempt.deadline) {
+            call_slot::announce(connection.slot(), &mut attempt.call)?;
+            match connection.slot().open(&mut attempt.call, attempt.deadline) {
                 Ok(id) => {
                     return Ok(StreamingCall::new(Arc::new(connection), id)
                         .halves(format, self.defaults.max_decompressed));

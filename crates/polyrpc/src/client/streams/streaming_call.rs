@@ -31,7 +31,7 @@ impl StreamingCall {
 
     /// Ends the call when no message was sent or received for this time.
     pub(super) fn end_if_idle(&self, idle: Duration) {
-        self.connection.link().end_if_idle(self.id, idle);
+        self.connection.slot().end_if_idle(self.id, idle);
     }
 
     /// Returns the halves. Sent messages are in `format`; received ones are limited to `limit` bytes after
@@ -44,7 +44,7 @@ impl StreamingCall {
 
 impl Drop for StreamingCall {
     fn drop(&mut self) {
-        self.connection.link().abandon(self.id);
+        self.connection.slot().abandon(self.id);
     }
 }
 
@@ -108,7 +108,7 @@ impl CallSender {
         if self.done {
             return Poll::Ready(Ok(()));
         }
-        let sent = self.call.connection.link().poll_send(self.call.id, &mut self.queue, self.last, cx);
+        let sent = self.call.connection.slot().poll_send(self.call.id, &mut self.queue, self.last, cx);
         self.can_send = sent.is_ready();
         if self.queue.is_empty() {
             self.queued = 0;
@@ -123,14 +123,14 @@ impl CallSender {
 
     /// Whether the protocol can end the messages while the response continues.
     pub(super) fn half_closes(&self) -> bool {
-        self.call.connection.link().half_closes()
+        self.call.connection.slot().half_closes()
     }
 
     /// Ends the call gracefully, in both directions if they end together. The queue must have been sent.
     pub(super) fn finish_call(&mut self) {
         self.last = true;
         self.done = true;
-        self.call.connection.link().finish(self.call.id);
+        self.call.connection.slot().finish(self.call.id);
     }
 }
 
@@ -238,7 +238,7 @@ impl CallReceiver {
         };
         if !around.has_ended() {
             // The layers do not wait for the server any more.
-            self.call.connection.link().abandon(self.call.id);
+            self.call.connection.slot().abandon(self.call.id);
         }
         self.over = true;
         self.arrived = ReceivedMessages::default();
@@ -282,7 +282,7 @@ impl CallReceiver {
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let consumed = mem::take(&mut self.consumed);
         let connection = &self.call.connection;
-        ready!(connection.link().poll_receive(self.call.id, consumed, &mut self.arrived, cx));
+        ready!(connection.slot().poll_receive(self.call.id, consumed, &mut self.arrived, cx));
         // The duration of a stream does not show the server's load: only whether the response started, or why not, is
         // recorded.
         let failure = self.arrived.end.as_ref().and_then(|end| end.result.as_ref().err());
@@ -304,7 +304,7 @@ impl CallReceiver {
         self.consumed += bytes;
         let is_due = self.consumed >= Self::CREDIT || self.arrived.messages.is_empty();
         if is_due && self.arrived.end.is_none() {
-            self.call.connection.link().consumed(self.call.id, mem::take(&mut self.consumed));
+            self.call.connection.slot().consumed(self.call.id, mem::take(&mut self.consumed));
         }
     }
 

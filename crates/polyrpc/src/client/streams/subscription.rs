@@ -191,7 +191,7 @@ impl Subscription {
     async fn start(&mut self) -> Result<(), Status> {
         loop {
             let connection = self.client.connect_for(&self.key).await?;
-            match connection.link().subscribe(&self.key, &self.token) {
+            match connection.slot().subscribe(&self.key, &self.token) {
                 Ok(id) => {
                     let opened = StreamingCall::new(Arc::new(connection), id);
                     let (_, receiving) = opened.halves(self.format, self.limit);

@@ -1,6 +1,5 @@
 use std::future::poll_fn;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use buffa::Message;
@@ -11,7 +10,7 @@ use polyrpc_grpc_messages::health::v1::health_check_response::ServingStatus;
 use polyrpc_grpc_messages::health::v1::{HealthCheckRequest, HealthCheckResponse};
 use tokio::time::{Instant, timeout};
 
-use crate::client::connection::any_connection::{self, AnyConnection};
+use crate::client::connection::call_slot::{self, CallSlot};
 use crate::client::pool::Pool;
 use crate::transport::{Source, Stream};
 
@@ -36,13 +35,13 @@ impl HealthProbe {
     pub(in crate::client::cluster) async fn run(
         &self,
         pool: &Pool,
-        link: &Arc<dyn AnyConnection>,
+        slot: &CallSlot,
         time_limit: Duration,
     ) -> io::Result<()> {
         let asking = async {
             match self {
                 Self::Connect => Ok(()),
-                Self::Grpc(service) => check(link, service, time_limit).await,
+                Self::Grpc(service) => check(slot, service, time_limit).await,
                 Self::Heartbeat => match pool.connect_detached().await? {
                     (stream, Some(session)) => heartbeat(stream, session).await,
                     (_, None) => Ok(()),
@@ -58,13 +57,13 @@ impl HealthProbe {
 }
 
 /// grpc `doc/health-checking.md`, "Service Definition".
-async fn check(link: &Arc<dyn AnyConnection>, service: &str, timeout: Duration) -> io::Result<()> {
+async fn check(slot: &CallSlot, service: &str, timeout: Duration) -> io::Result<()> {
     let request = HealthCheckRequest { service: service.to_owned(), ..HealthCheckRequest::default() };
     let body = Bytes::from(request.encode_to_vec());
     let call = Call::new("grpc.health.v1.Health", "Check", Format::Protobuf, body);
     let deadline = Instant::now().into_std().checked_add(timeout);
     let mut call = Some(Call { timeout: Some(timeout), ..call });
-    let reply = any_connection::call(link, &mut call, deadline).await.map_err(io::Error::other)?;
+    let reply = call_slot::call(slot, &mut call, deadline).await.map_err(io::Error::other)?;
     let reply = reply.ok_or(io::ErrorKind::UnexpectedEof)?.result.map_err(io::Error::other)?;
     let answer = HealthCheckResponse::decode(&mut &*reply).map_err(io::Error::other)?;
     match answer.status == ServingStatus::SERVING {
