@@ -12,15 +12,17 @@ use crate::client::hook::HookedConnection;
 
 /// Live connection with its protocol type-erased, as held by endpoints and pools.
 ///
-/// A call is made over a [`CallSlot`](super::call_slot::CallSlot).
+/// A call is made over a [`CallSlot`](super::call_slot::CallSlot), which may hold a reserved slot for it.
 pub(in crate::client) trait AnyConnection: Send + Sync {
     /// Sends a call; `waker` is woken when it has ended. A one-way call ends as soon as it is sent, and gets no id.
     ///
-    /// If the connection takes no more calls, the call is left in place for another one.
+    /// If the connection takes no more calls, the call is left in place for another one. `is_reserved`: it uses a
+    /// [reserved](Self::reserve) slot, which remains reserved if the call fails or is one-way.
     fn submit(
         &self,
         call: &mut Option<Call<'_>>,
         deadline: Option<Instant>,
+        is_reserved: bool,
         waker: &Waker,
     ) -> Result<Option<CallId>, Status>;
 
@@ -31,6 +33,7 @@ pub(in crate::client) trait AnyConnection: Send + Sync {
         call: &mut Option<Call<'_>>,
         deadline: Option<Instant>,
         attached: &AttachedStreams,
+        is_reserved: bool,
         waker: &Waker,
     ) -> Result<(CallId, Vec<CallId>), Status>;
 
@@ -39,10 +42,15 @@ pub(in crate::client) trait AnyConnection: Send + Sync {
 
     /// Opens a streaming call; it is sent with the first [`poll_send`](Self::poll_send). If the connection takes no
     /// more calls, the call is left in place as by [`submit`](Self::submit).
-    fn open(&self, call: &mut Option<Call<'_>>, deadline: Option<Instant>) -> Result<CallId, Status>;
+    fn open(
+        &self,
+        call: &mut Option<Call<'_>>,
+        deadline: Option<Instant>,
+        is_reserved: bool,
+    ) -> Result<CallId, Status>;
 
     /// Subscribes to a topic: published messages arrive as the messages of a streaming call.
-    fn subscribe(&self, key: &str, token: &str) -> Result<CallId, Status>;
+    fn subscribe(&self, key: &str, token: &str, is_reserved: bool) -> Result<CallId, Status>;
 
     /// Sends messages of a streaming call while there is capacity. Ready when all are sent and there is capacity for
     /// more, or they were the `last`.
@@ -87,8 +95,13 @@ pub(in crate::client) trait AnyConnection: Send + Sync {
         self.readiness() == Readiness::Free
     }
 
-    /// Ready when the connection is not full. Only the task that polled last is woken.
-    fn poll_capacity(&self, cx: &mut Context<'_>) -> Poll<()>;
+    /// Reserves slots for this number of calls, or as many as are free; `None` if the connection takes no more calls.
+    /// If they are fewer, the waker is woken when another is free, or the connection takes no more calls. Only the
+    /// waker that was passed last is woken, once.
+    fn reserve(&self, calls: usize, waker: &Waker) -> Option<usize>;
+
+    /// Releases a reserved slot that no call uses.
+    fn release_reserved(&self);
 
     /// Closes the connection once no call is in flight on it.
     fn close(&self);

@@ -1,25 +1,90 @@
 use std::future::poll_fn;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::task::{Poll, ready};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Poll, Waker, ready};
 use std::time::Instant;
 
 use polyrpc_core::{Call, CallId, Reply, Status};
 
-use super::any_connection::AnyConnection;
+use super::any_connection::{AnyConnection, AttachedStreams};
 
-/// Slot of one call on a connection, to be taken if one is free.
+/// Slot of one call on a connection: reserved for it, or to be taken if one is free.
+///
+/// Dropping it releases a reserved slot that was not used.
 pub(in crate::client) struct CallSlot {
     connection: Arc<dyn AnyConnection>,
+    /// Whether the connection reserves a slot for the call. Only the call itself changes it.
+    is_reserved: AtomicBool,
 }
 
 impl CallSlot {
+    /// A slot that the call takes if one is free.
     pub(in crate::client) fn new(connection: Arc<dyn AnyConnection>) -> Self {
-        Self { connection }
+        Self { connection, is_reserved: AtomicBool::new(false) }
+    }
+
+    /// A slot that the connection has [reserved](AnyConnection::reserve).
+    pub(in crate::client) fn reserved(connection: Arc<dyn AnyConnection>) -> Self {
+        Self { connection, is_reserved: AtomicBool::new(true) }
     }
 
     pub(in crate::client) fn connection(&self) -> &Arc<dyn AnyConnection> {
         &self.connection
+    }
+
+    /// As [`AnyConnection::submit`].
+    pub(in crate::client) fn submit(
+        &self,
+        call: &mut Option<Call<'_>>,
+        deadline: Option<Instant>,
+        waker: &Waker,
+    ) -> Result<Option<CallId>, Status> {
+        let is_reserved = self.is_reserved();
+        let id = self.connection.submit(call, deadline, is_reserved, waker)?;
+        if is_reserved && id.is_some() {
+            self.set_used();
+        }
+        Ok(id)
+    }
+
+    /// As [`AnyConnection::submit_with_streams`].
+    pub(in crate::client) fn submit_with_streams(
+        &self,
+        call: &mut Option<Call<'_>>,
+        deadline: Option<Instant>,
+        attached: &AttachedStreams,
+        waker: &Waker,
+    ) -> Result<(CallId, Vec<CallId>), Status> {
+        let ids = self.connection.submit_with_streams(call, deadline, attached, self.is_reserved(), waker)?;
+        self.set_used();
+        Ok(ids)
+    }
+
+    /// As [`AnyConnection::open`].
+    pub(in crate::client) fn open(
+        &self,
+        call: &mut Option<Call<'_>>,
+        deadline: Option<Instant>,
+    ) -> Result<CallId, Status> {
+        let id = self.connection.open(call, deadline, self.is_reserved())?;
+        self.set_used();
+        Ok(id)
+    }
+
+    /// As [`AnyConnection::subscribe`].
+    pub(in crate::client) fn subscribe(&self, key: &str, token: &str) -> Result<CallId, Status> {
+        let id = self.connection.subscribe(key, token, self.is_reserved())?;
+        self.set_used();
+        Ok(id)
+    }
+
+    fn is_reserved(&self) -> bool {
+        self.is_reserved.load(Ordering::Relaxed)
+    }
+
+    fn set_used(&self) {
+        self.is_reserved.store(false, Ordering::Relaxed);
     }
 }
 
@@ -28,6 +93,14 @@ impl Deref for CallSlot {
 
     fn deref(&self) -> &Self::Target {
         &*self.connection
+    }
+}
+
+impl Drop for CallSlot {
+    fn drop(&mut self) {
+        if *self.is_reserved.get_mut() {
+            self.connection.release_reserved();
+        }
     }
 }
 

@@ -96,7 +96,9 @@ struct Shared<S> {
     listening: bool,
     /// Streaming calls whose messages wait until the outbox is emptier.
     held: Vec<CallId>,
-    /// Waker of the task that waits until another call may be sent.
+    /// Slots that are reserved for calls which are about to be sent.
+    reserved: usize,
+    /// Waker of the pool whose calls wait for a free slot.
     vacancy_waker: Option<Waker>,
     /// Approximate number of bytes in the outbox that the session produced by itself, in answer to the server.
     answers: usize,
@@ -127,6 +129,7 @@ impl<S: Session + Send + 'static> Connection<S> {
             expects_replies: false,
             listening: false,
             held: Vec::new(),
+            reserved: 0,
             vacancy_waker: None,
             answers: 0,
             reported: 0,
@@ -177,11 +180,12 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
         &self,
         call: &mut Option<Call<'_>>,
         deadline: Option<Instant>,
+        is_reserved: bool,
         waker: &Waker,
     ) -> Result<Option<CallId>, Status> {
         let mut shared = self.lock();
         let shared = &mut *shared;
-        let call = shared.admit(call)?;
+        let call = shared.admit(call, is_reserved)?;
         let alarmed = shared.pending.earliest();
         let id = shared.pending.insert(waker.clone(), deadline).ok_or_else(too_many)?;
         let oneway = call.oneway;
@@ -191,6 +195,8 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
         }
         if oneway {
             shared.pending.forget(id);
+        } else {
+            shared.reserved -= usize::from(is_reserved);
         }
         let sent = self.send(shared);
         self.tell_whether_replies_are_expected(shared);
@@ -205,11 +211,12 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
         call: &mut Option<Call<'_>>,
         deadline: Option<Instant>,
         attached: &AttachedStreams,
+        is_reserved: bool,
         waker: &Waker,
     ) -> Result<(CallId, Vec<CallId>), Status> {
         let mut shared = self.lock();
         let shared = &mut *shared;
-        let call = shared.admit(call)?;
+        let call = shared.admit(call, is_reserved)?;
         let alarmed = shared.pending.earliest();
         let id = shared.pending.insert(waker.clone(), deadline).ok_or_else(too_many)?;
         let until = deadline.filter(|_| attached.ends_with_call);
@@ -229,6 +236,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
             }
             return Err(status);
         }
+        shared.reserved -= usize::from(is_reserved);
         let sent = self.send(shared);
         self.tell_whether_replies_are_expected(shared);
         if !sent || is_earlier(deadline, alarmed) {
@@ -246,10 +254,15 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
         Poll::Ready(result)
     }
 
-    fn open(&self, call: &mut Option<Call<'_>>, deadline: Option<Instant>) -> Result<CallId, Status> {
+    fn open(
+        &self,
+        call: &mut Option<Call<'_>>,
+        deadline: Option<Instant>,
+        is_reserved: bool,
+    ) -> Result<CallId, Status> {
         let mut shared = self.lock();
         let shared = &mut *shared;
-        let call = shared.admit(call)?;
+        let call = shared.admit(call, is_reserved)?;
         let alarmed = shared.pending.earliest();
         let id = shared.pending.open(deadline).ok_or_else(too_many)?;
         let opened = match shared.session.streaming() {
@@ -260,6 +273,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
             shared.pending.forget(id);
             return Err(status);
         }
+        shared.reserved -= usize::from(is_reserved);
         self.tell_whether_replies_are_expected(shared);
         if is_earlier(deadline, alarmed) {
             self.reader.wake();
@@ -267,10 +281,10 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
         Ok(id)
     }
 
-    fn subscribe(&self, key: &str, token: &str) -> Result<CallId, Status> {
+    fn subscribe(&self, key: &str, token: &str, is_reserved: bool) -> Result<CallId, Status> {
         let mut shared = self.lock();
         let shared = &mut *shared;
-        shared.check()?;
+        shared.check(is_reserved)?;
         let id = shared.pending.open(None).ok_or_else(too_many)?;
         let subscribed = match shared.session.streaming() {
             Some(session) => session.subscribe(id, key, token, &mut shared.out),
@@ -280,6 +294,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
             shared.pending.forget(id);
             return Err(status);
         }
+        shared.reserved -= usize::from(is_reserved);
         self.flush(shared);
         Ok(id)
     }
@@ -380,7 +395,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
             if shared.retiring || !shared.out.is_empty() || shared.has_released() {
                 self.reader.wake();
             }
-            shared.take_slot_waiter()
+            shared.take_vacancy_waker()
         };
         vacancy_waker.into_iter().for_each(Waker::wake);
     }
@@ -389,13 +404,26 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
         self.lock().readiness()
     }
 
-    fn poll_capacity(&self, cx: &mut Context<'_>) -> Poll<()> {
+    fn reserve(&self, calls: usize, waker: &Waker) -> Option<usize> {
         let mut shared = self.lock();
-        if shared.readiness() != Readiness::Full {
-            return Poll::Ready(());
+        if shared.is_ending() {
+            return None;
         }
-        register_waker(&mut shared.vacancy_waker, cx.waker());
-        Poll::Pending
+        let slots = shared.free_slots(shared.reserved).min(calls);
+        shared.reserved += slots;
+        if slots < calls {
+            register_waker(&mut shared.vacancy_waker, waker);
+        }
+        Some(slots)
+    }
+
+    fn release_reserved(&self) {
+        let vacancy_waker = {
+            let mut shared = self.lock();
+            shared.reserved -= 1;
+            shared.take_vacancy_waker()
+        };
+        vacancy_waker.into_iter().for_each(Waker::wake);
     }
 
     fn close(&self) {
@@ -449,8 +477,8 @@ impl<S: Session> Connection<S> {
 
 impl<S: Session> Shared<S> {
     /// Takes a call, or leaves it if this connection takes no more.
-    fn admit<'a>(&mut self, call: &mut Option<Call<'a>>) -> Result<Call<'a>, Status> {
-        self.check()?;
+    fn admit<'a>(&mut self, call: &mut Option<Call<'a>>, is_reserved: bool) -> Result<Call<'a>, Status> {
+        self.check(is_reserved)?;
         let call = call.take().expect("a call is sent once");
         if self.out.len() >= UNSENT {
             return Err(too_many_calls());
@@ -458,27 +486,38 @@ impl<S: Session> Shared<S> {
         Ok(call)
     }
 
-    /// Checks whether another call may be sent.
-    fn check(&self) -> Result<(), Status> {
+    /// Checks whether another call may be sent. A reserved slot may be gone too, if the server has lowered its limit.
+    fn check(&self, is_reserved: bool) -> Result<(), Status> {
+        let reserved = if is_reserved { 0 } else { self.reserved };
         match &self.closed {
             Some(status) => Err(status.clone()),
-            None if self.readiness() != Readiness::Free => Err(connection_closing()),
+            None if self.is_ending() || self.free_slots(reserved) == 0 => Err(connection_closing()),
             None => Ok(()),
         }
     }
 
     fn readiness(&self) -> Readiness {
-        if self.closed.is_some() || self.retiring || !self.session.reusable() {
+        if self.is_ending() {
             Readiness::Ending
-        } else if self.pending.waiting() >= self.session.concurrency() {
+        } else if self.free_slots(self.reserved) == 0 {
             Readiness::Full
         } else {
             Readiness::Free
         }
     }
 
-    /// Takes the waker of the task that waits for a free slot, if there is one now or never will be.
-    fn take_slot_waiter(&mut self) -> Option<Waker> {
+    /// Whether it takes no more calls.
+    fn is_ending(&self) -> bool {
+        self.closed.is_some() || self.retiring || !self.session.reusable()
+    }
+
+    /// Number of slots for further calls, if this number is kept for others.
+    fn free_slots(&self, reserved: usize) -> usize {
+        self.session.concurrency().saturating_sub(self.pending.waiting() + reserved)
+    }
+
+    /// Takes the waker of the pool whose calls wait for a free slot, if there is one now or never will be.
+    fn take_vacancy_waker(&mut self) -> Option<Waker> {
         if self.vacancy_waker.is_none() || self.readiness() == Readiness::Full {
             return None;
         }
@@ -858,7 +897,7 @@ impl<S: Session + Send + 'static> Reader<S> {
         }
         self.wanted = shared.session.bytes_needed();
         self.held_back = shared.blocks_input();
-        self.wakers.extend(shared.take_slot_waiter());
+        self.wakers.extend(shared.take_vacancy_waker());
         shared.corked = self.wakers.len() > 1;
         taken.map(|()| shared.corked)
     }
@@ -893,7 +932,7 @@ impl<S: Session + Send + 'static> Reader<S> {
             for id in expired {
                 shared.session.cancel(id, &mut shared.out);
             }
-            self.wakers.extend(shared.take_slot_waiter());
+            self.wakers.extend(shared.take_vacancy_waker());
         }
         drop(shared);
         self.wake();

@@ -63,7 +63,7 @@ async fn transport_is_notified_of_only_the_first_and_the_last_call_in_flight() {
     let connection = Connection::start(stream, session, None, ConnectionListeners::default());
     let submit = || {
         let mut call = Some(Call::new("Echo", "echo", Format::Raw, Bytes::from_static(b"hello")));
-        connection.submit(&mut call, None, Waker::noop()).unwrap().unwrap()
+        connection.submit(&mut call, None, false, Waker::noop()).unwrap().unwrap()
     };
     let calls = [submit(), submit(), submit()];
     assert_eq!(expected(), [true]);

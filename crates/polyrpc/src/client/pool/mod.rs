@@ -1,23 +1,30 @@
-//! Connection pool of one server: open connections and pending connects ([`pending_connects`]).
+//! Connection pool of one server: open connections with the calls that wait for a slot on them ([`open_connections`],
+//! [`slot_queue`]), and pending connects ([`pending_connects`]).
 
+mod open_connections;
 mod pending_connects;
+mod slot_queue;
 
 use std::future::poll_fn;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
-use std::task::Poll;
-use std::time::Instant;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
 
+use futures_util::future::{Either, select};
 use polyrpc_core::session::Client as Session;
 use polyrpc_core::{Retry, Scope, Status};
+use tokio::time::sleep_until;
 
+use self::open_connections::{OpenConnections, QueuePlace};
 use self::pending_connects::PendingConnects;
-use crate::client::connection::any_connection::{AnyConnection, Readiness};
+use self::slot_queue::Turn;
+use crate::client::connection::any_connection::AnyConnection;
 use crate::client::connection::call_counts::CallCounts;
 use crate::client::connection::call_slot::CallSlot;
 use crate::client::connection::connector::Connector;
-use crate::contention::{Mutex, MutexGuard};
 use crate::discovery::Instance;
 use crate::transport::{Address, Stream};
 
@@ -40,13 +47,9 @@ pub enum ConnectionMode {
 pub(super) struct Pool {
     connector: Option<Arc<Connector>>,
     mode: ConnectionMode,
-    connections: Mutex<Vec<Arc<dyn AnyConnection>>>,
+    connections: Arc<OpenConnections>,
     /// Connections that are being established.
     pending: PendingConnects,
-    /// Held while a shared connection is established or waited for, so that only one is made and calls wait in order.
-    turn: tokio::sync::Mutex<()>,
-    /// Number of calls that wait for their turn. No other call may overtake them.
-    queued: AtomicUsize,
     bounds: PoolLimits,
     /// Whether the server is no longer listed: no connection is made or kept.
     retired: AtomicBool,
@@ -70,11 +73,9 @@ impl Pool {
         Self {
             connector: Some(connector.into()),
             mode,
-            connections: Mutex::default(),
+            connections: OpenConnections::new(Vec::new(), bounds.shared),
             // Calls that share connections make one at a time.
             pending: PendingConnects::new(if mode == ConnectionMode::Shared { 1 } else { bounds.idle }),
-            turn: tokio::sync::Mutex::default(),
-            queued: AtomicUsize::new(0),
             bounds,
             retired: AtomicBool::new(false),
         }
@@ -85,10 +86,8 @@ impl Pool {
         Self {
             connector: None,
             mode: ConnectionMode::Shared,
-            connections: Mutex::new(vec![link]),
+            connections: OpenConnections::new(vec![link], 1),
             pending: PendingConnects::new(0),
-            turn: tokio::sync::Mutex::default(),
-            queued: AtomicUsize::new(0),
             bounds: PoolLimits { idle: 1, shared: 1 },
             retired: AtomicBool::new(false),
         }
@@ -97,32 +96,36 @@ impl Pool {
     /// Returns a connection for one call, if one is open.
     pub(super) fn try_acquire(self: &Arc<Self>) -> Option<PooledConnection> {
         match self.mode {
-            ConnectionMode::Shared if self.queued.load(Ordering::Relaxed) > 0 => None,
             ConnectionMode::Shared => {
-                self.shared().map(|link| PooledConnection::new(link, OnRelease::Nowhere))
+                self.connections.try_share().map(|slot| PooledConnection::new(slot, OnRelease::Nowhere))
             }
             ConnectionMode::Pooled => {
-                self.pop_idle().map(|link| PooledConnection::new(link, OnRelease::Pool(self.clone())))
+                self.pop_idle().map(|link| PooledConnection::exclusive(link, OnRelease::Pool(self.clone())))
             }
             ConnectionMode::Short => None,
         }
     }
 
-    /// Returns a connection for one call, and establishes one if needed.
+    /// Returns a connection for one call, and establishes one if needed. Calls that share connections wait in order of
+    /// arrival if all are full.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves its place to the next call, and the connect to a later one.
     pub(super) async fn acquire(self: &Arc<Self>) -> Result<PooledConnection, Status> {
         match self.mode {
             ConnectionMode::Shared => Ok(PooledConnection::new(self.share().await?, OnRelease::Nowhere)),
             ConnectionMode::Pooled => {
-                Ok(PooledConnection::new(self.connect().await?, OnRelease::Pool(self.clone())))
+                Ok(PooledConnection::exclusive(self.connect().await?, OnRelease::Pool(self.clone())))
             }
-            ConnectionMode::Short => Ok(PooledConnection::new(self.dial().await?, OnRelease::Close)),
+            ConnectionMode::Short => Ok(PooledConnection::exclusive(self.dial().await?, OnRelease::Close)),
         }
     }
 
     /// Establishes a new connection regardless of the open ones. It is closed afterwards unless it
     /// [replaces](Self::replace_connections) the others.
     pub(super) async fn acquire_new(&self) -> Result<PooledConnection, Status> {
-        Ok(PooledConnection::new(self.dial().await?, OnRelease::Close))
+        Ok(PooledConnection::exclusive(self.dial().await?, OnRelease::Close))
     }
 
     /// Replaces all other connections by this one; those close when their last call has ended.
@@ -130,13 +133,15 @@ impl Pool {
         if self.mode == ConnectionMode::Short {
             return;
         }
-        let mut links = self.lock();
+        let mut links = self.connections.lock();
         if self.is_retired() {
             return;
         }
         self.pending.clear();
         links.drain(..).for_each(|link| link.close());
         links.push(connection.into_connection());
+        drop(links);
+        self.connections.hand_out_slots();
     }
 
     /// Establishes a connection that takes no calls. Also returns a session for it if the client may send first.
@@ -176,64 +181,75 @@ impl Pool {
 
     /// Makes no more connections; open ones close when their last call has ended.
     pub(super) fn retire(&self) {
-        let mut links = self.lock();
+        let mut links = self.connections.lock();
         self.retired.store(true, Ordering::Relaxed);
         self.pending.close();
         links.drain(..).for_each(|link| link.close());
+        drop(links);
+        // Calls that wait fail now.
+        self.connections.hand_out_slots();
     }
 
     pub(super) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Relaxed)
     }
 
-    fn shared(&self) -> Option<Arc<dyn AnyConnection>> {
-        let mut links = self.lock();
-        if let Some(link) = links.first().filter(|link| link.available()) {
-            return Some(link.clone());
-        }
-        links.retain(|link| {
-            let is_ending = link.readiness() == Readiness::Ending;
-            if is_ending {
-                // It closes when its last call has ended.
-                link.close();
-            }
-            !is_ending
-        });
-        links.iter().find(|link| link.available()).cloned()
-    }
-
-    /// Establishes a shared connection, unless another caller has just done so, or waits for capacity on the open ones.
-    async fn share(&self) -> Result<Arc<dyn AnyConnection>, Status> {
-        let _queued = QueueTicket::new(&self.queued);
-        let _turn = self.turn.lock().await;
-        loop {
-            if let Some(link) = self.shared() {
-                return Ok(link);
-            }
-            let full = self.lock().clone();
-            if full.len() < self.bounds.shared {
-                match self.connect().await {
-                    Ok(link) => {
-                        let mut links = self.lock();
-                        if self.is_retired() {
-                            link.close();
-                            return Err(pool_retired());
-                        }
-                        links.push(link.clone());
-                        return Ok(link);
-                    }
-                    Err(status) if full.is_empty() => return Err(status),
-                    // The open connections suffice.
-                    Err(_) => {}
+    /// Waits for a slot on a shared connection. The first call that waits establishes one if there may be another.
+    async fn share(&self) -> Result<CallSlot, Status> {
+        let mut place = QueuePlace::new(&self.connections);
+        match poll_fn(|cx| place.poll_turn(cx)).await {
+            Turn::Slot(slot) => Ok(slot),
+            Turn::Connect => {
+                // Boxed, so that calls which only wait do not pay for its size. It ends before the next call connects.
+                let connecting = Box::pin(self.connect_shared());
+                match select(poll_fn(|cx| place.poll_slot(cx)), connecting).await {
+                    Either::Left((slot, _)) => Ok(slot),
+                    Either::Right((connected, _)) => connected,
                 }
             }
-            wait_for_capacity(&full).await;
         }
+    }
+
+    /// Establishes a shared connection. Tries again if that fails, as long as others are open.
+    async fn connect_shared(&self) -> Result<CallSlot, Status> {
+        loop {
+            match self.connect().await {
+                Ok(link) => return self.add_shared(link),
+                Err(status) if self.connections.is_empty() => return Err(status),
+                Err(_) => {}
+            }
+            // The open connections suffice until then.
+            let soon = tokio::time::Instant::now() + RECONNECT_PAUSE;
+            let next = self.next_attempt().map_or(soon, |next| soon.max(next.into()));
+            let mut pause = pin!(sleep_until(next));
+            poll_fn(|cx| match self.connections.is_empty() {
+                true => Poll::Ready(()),
+                false => pause.as_mut().poll(cx),
+            })
+            .await;
+        }
+    }
+
+    /// Adds a new connection, and returns a slot on it. Calls that wait get others when the caller leaves the queue.
+    fn add_shared(&self, link: Arc<dyn AnyConnection>) -> Result<CallSlot, Status> {
+        // Before others see it: the caller is the first that waits. If the connection takes no call, submitting it
+        // finds out.
+        let slot = match link.reserve(1, Waker::noop()) {
+            Some(1) => CallSlot::reserved(link.clone()),
+            _ => CallSlot::new(link.clone()),
+        };
+        let mut links = self.connections.lock();
+        if self.is_retired() {
+            link.close();
+            return Err(pool_retired());
+        }
+        links.push(link);
+        Ok(slot)
     }
 
     fn pop_idle(&self) -> Option<Arc<dyn AnyConnection>> {
         loop {
-            let link = self.lock().pop()?;
+            let link = self.connections.lock().pop()?;
             if link.available() {
                 return Some(link);
             }
@@ -259,18 +275,17 @@ impl Pool {
     }
 
     fn release(&self, link: Arc<dyn AnyConnection>) {
-        let mut links = self.lock();
+        let mut links = self.connections.lock();
         if link.available() && links.len() < self.bounds.idle && !self.is_retired() {
             links.push(link);
         } else {
             link.close();
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<dyn AnyConnection>>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
+
+/// Least time between attempts to connect while other connections are open.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 
 #[cold]
 fn pool_retired() -> Status {
@@ -279,34 +294,9 @@ fn pool_retired() -> Status {
         .with_retry(Retry::Elsewhere)
 }
 
-/// Waits until one of the connections can take a call, or none ever will.
-async fn wait_for_capacity(links: &[Arc<dyn AnyConnection>]) {
-    poll_fn(|cx| match links.iter().any(|link| link.poll_capacity(cx).is_ready()) {
-        true => Poll::Ready(()),
-        false => Poll::Pending,
-    })
-    .await;
-}
-
-/// Registration of a call that waits for its turn.
-struct QueueTicket<'p>(&'p AtomicUsize);
-
-impl<'p> QueueTicket<'p> {
-    fn new(queued: &'p AtomicUsize) -> Self {
-        queued.fetch_add(1, Ordering::Relaxed);
-        Self(queued)
-    }
-}
-
-impl Drop for QueueTicket<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Drop for Pool {
     fn drop(&mut self) {
-        for link in self.lock().drain(..) {
+        for link in self.connections.lock().drain(..) {
             link.close();
         }
     }
@@ -319,8 +309,13 @@ pub(super) struct PooledConnection {
 }
 
 impl PooledConnection {
-    fn new(link: Arc<dyn AnyConnection>, back: OnRelease) -> Self {
-        Self { slot: CallSlot::new(link), on_release: back }
+    fn new(slot: CallSlot, on_release: OnRelease) -> Self {
+        Self { slot, on_release }
+    }
+
+    /// A connection of this call alone.
+    fn exclusive(link: Arc<dyn AnyConnection>, on_release: OnRelease) -> Self {
+        Self::new(CallSlot::new(link), on_release)
     }
 
     /// Takes the connection without returning it to the pool.

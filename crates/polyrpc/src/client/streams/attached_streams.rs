@@ -151,8 +151,7 @@ impl Client {
     }
 }
 
-/// Sends a call and waits for its reply. The call is left in place as by
-/// [`AnyConnection::submit`](crate::client::connection::any_connection::AnyConnection::submit).
+/// Sends a call and waits for its reply. The call is left in place as by [`CallSlot::submit`].
 async fn call_on(
     connection: &Arc<CallConnection>,
     call: &mut Option<Call<'_>>,

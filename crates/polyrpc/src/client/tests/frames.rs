@@ -30,7 +30,12 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) async fn new() -> Self {
-        Self { listener: TcpListener::bind("127.0.0.1:0").await.unwrap() }
+        Self::at("127.0.0.1:0").await
+    }
+
+    /// Listens at this address.
+    pub(super) async fn at(address: &str) -> Self {
+        Self { listener: TcpListener::bind(address).await.unwrap() }
     }
 
     /// Creates a client that resends calls which a server did not process.

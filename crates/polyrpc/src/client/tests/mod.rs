@@ -1,6 +1,7 @@
 //! Streaming calls over a test protocol.
 
 mod frames;
+mod slots;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

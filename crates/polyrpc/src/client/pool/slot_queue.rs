@@ -1,0 +1,180 @@
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Poll, Waker};
+
+use crate::contention::{Mutex, MutexGuard};
+
+/// Calls that wait for a slot on a connection, in the order of arrival.
+///
+/// Every slot is handed out to the first call that waits, which is woken once, with its slot. Free slots are handed out
+/// together, so a batch of replies wakes as many calls. The first call may be asked to connect meanwhile; it waits for
+/// a slot as the others do.
+pub(super) struct SlotQueue<S> {
+    state: Mutex<QueueState<S>>,
+    /// Number of calls that wait, for callers without the lock.
+    waiting: AtomicUsize,
+}
+
+struct QueueState<S> {
+    /// Ticket of the next call.
+    next: u64,
+    waiting: BTreeMap<u64, Waker>,
+    /// Slots whose calls have not taken them yet.
+    handed_out: BTreeMap<u64, S>,
+    /// The call that connects. It may have been given a slot meanwhile.
+    connecting: Option<u64>,
+}
+
+/// Number of a call in the queue: its place in the order of arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ticket(u64);
+
+/// What a call waited for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Turn<S> {
+    Slot(S),
+    /// It is to connect, for all that wait.
+    Connect,
+}
+
+/// What a call had when it left the queue.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "another call waits for it"]
+pub(super) struct Left<S> {
+    /// Slot that it did not take.
+    pub(super) slot: Option<S>,
+    /// Whether it was to connect. Another call must be asked now.
+    pub(super) was_connecting: bool,
+}
+
+impl<S> Default for SlotQueue<S> {
+    fn default() -> Self {
+        let state =
+            QueueState { next: 0, waiting: BTreeMap::new(), handed_out: BTreeMap::new(), connecting: None };
+        Self { state: Mutex::new(state), waiting: AtomicUsize::new(0) }
+    }
+}
+
+impl<S> SlotQueue<S> {
+    /// Whether no call waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) == 0
+    }
+
+    /// Adds a call, which is woken by `waker`. Returns its ticket, and whether no other call waits: slots may be free
+    /// then.
+    pub(super) fn join(&self, waker: Waker) -> (Ticket, bool) {
+        let mut state = self.lock();
+        let ticket = state.next;
+        state.next += 1;
+        let is_first = state.waiting.is_empty();
+        state.waiting.insert(ticket, waker);
+        self.publish(&state);
+        (Ticket(ticket), is_first)
+    }
+
+    /// Takes the slot of a call, or registers the waker.
+    pub(super) fn poll_slot(&self, ticket: Ticket, waker: &Waker) -> Poll<S> {
+        let mut state = self.lock();
+        if let Some(slot) = state.handed_out.remove(&ticket.0) {
+            return Poll::Ready(slot);
+        }
+        let known = state.waiting.get_mut(&ticket.0).filter(|known| !known.will_wake(waker));
+        let former = known.map(|known| mem::replace(known, waker.clone()));
+        drop(state);
+        // Outside of the lock: dropping a waker may drop a task, whose call then leaves this queue.
+        drop(former);
+        Poll::Pending
+    }
+
+    /// As [`poll_slot`](Self::poll_slot); also ready if the call is to connect.
+    pub(super) fn poll_turn(&self, ticket: Ticket, waker: &Waker) -> Poll<Turn<S>> {
+        match self.poll_slot(ticket, waker) {
+            Poll::Ready(slot) => Poll::Ready(Turn::Slot(slot)),
+            Poll::Pending if self.is_connecting(ticket) => Poll::Ready(Turn::Connect),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Whether the call is to connect, or was until it got a slot.
+    pub(super) fn is_connecting(&self, ticket: Ticket) -> bool {
+        self.lock().connecting == Some(ticket.0)
+    }
+
+    /// Removes a call.
+    pub(super) fn leave(&self, ticket: Ticket) -> Left<S> {
+        let mut state = self.lock();
+        let waker = state.waiting.remove(&ticket.0);
+        let slot = state.handed_out.remove(&ticket.0);
+        let was_connecting = state.connecting.take_if(|connecting| *connecting == ticket.0).is_some();
+        self.publish(&state);
+        drop(state);
+        // As above.
+        drop(waker);
+        Left { slot, was_connecting }
+    }
+
+    /// Hands out slots under the queue's lock, and wakes their calls afterwards. No slot may be dropped in `serve`.
+    pub(super) fn serve(&self, serve: impl FnOnce(&mut WaitingCalls<'_, S>)) {
+        let mut state = self.lock();
+        let mut calls = WaitingCalls { state: &mut state, woken: Vec::new() };
+        serve(&mut calls);
+        let woken = calls.woken;
+        self.publish(&state);
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    fn publish(&self, state: &QueueState<S>) {
+        self.waiting.store(state.waiting.len(), Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueueState<S>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The calls of a queue that wait, while it is locked.
+pub(super) struct WaitingCalls<'q, S> {
+    state: &'q mut QueueState<S>,
+    woken: Vec<Waker>,
+}
+
+impl<S> WaitingCalls<'_, S> {
+    /// Number of calls that wait.
+    pub(super) fn len(&self) -> usize {
+        self.state.waiting.len()
+    }
+
+    /// Hands out this number of slots, at most one for each call.
+    pub(super) fn hand_out(&mut self, slots: usize, slot: impl Fn() -> S) {
+        self.woken.reserve(slots.min(self.len()));
+        for _ in 0..slots {
+            let Some((ticket, waker)) = self.state.waiting.pop_first() else { return };
+            self.state.handed_out.insert(ticket, slot());
+            self.woken.push(waker);
+        }
+    }
+
+    /// Asks the first call to connect, unless one connects already.
+    pub(super) fn let_first_connect(&mut self) {
+        if self.state.connecting.is_some() {
+            return;
+        }
+        if let Some((ticket, waker)) = self.state.waiting.first_key_value() {
+            self.state.connecting = Some(*ticket);
+            self.woken.push(waker.clone());
+        }
+    }
+
+    /// Wakes the call that connects, if it still waits.
+    pub(super) fn wake_connecting(&mut self) {
+        let waker = self.state.connecting.and_then(|ticket| self.state.waiting.get(&ticket));
+        self.woken.extend(waker.cloned());
+    }
+}
+
+#[cfg(test)]
+mod tests;
