@@ -80,23 +80,32 @@ pub(crate) fn may_be_sole(body: &[u8], limit: usize) -> bool {
 ///
 /// A message that lies within one piece is not copied. Any other message is gathered in its own buffer: a piece is a
 /// slice of a whole read, which it would keep alive, and small pieces would hold far more memory than their length.
+/// Large pieces are reads of their own: they are kept, and copied once, when the message is complete. Small messages in
+/// a large piece are copied, for the same reason as small pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     /// Start of an incomplete message, its prefix included. It grows with the received bytes, whatever length was
     /// announced, to at most twice their size.
     gathered: Vec<u8>,
+    /// Large pieces of the message after it.
+    large: Vec<Bytes>,
+    /// Bytes in `large`.
+    kept: usize,
     /// Bytes after it that were not parsed yet.
     piece: Bytes,
+    /// Length of the piece when it was pushed.
+    pushed: usize,
 }
 
 impl Assembler {
     pub(crate) fn push(&mut self, piece: Bytes) {
         self.piece = if self.piece.is_empty() { piece } else { joined(&self.piece, &piece) };
+        self.pushed = self.piece.len();
     }
 
     /// Number of bytes that are not part of a returned message yet.
     pub(crate) fn held(&self) -> usize {
-        self.gathered.len() + self.piece.len()
+        self.gathered.len() + self.kept + self.piece.len()
     }
 
     /// Whether no bytes are left over.
@@ -117,9 +126,20 @@ impl Assembler {
         if self.piece.len() < whole {
             return self.gather(limit);
         }
-        let mut body = self.piece.split_to(whole);
+        let mut body = match self.pushed > LARGE && whole < self.pushed / 2 {
+            true => self.copy_out(whole),
+            false => self.piece.split_to(whole),
+        };
         body.advance(PREFIX);
         Ok(Some(ReceivedMessage { compressed: prefix.is_compressed(), body }))
+    }
+
+    /// Takes a small message out of a large piece, which the message does not keep alive.
+    #[cold]
+    fn copy_out(&mut self, whole: usize) -> Bytes {
+        let message = Bytes::copy_from_slice(&self.piece[..whole]);
+        self.skip(whole);
+        message
     }
 
     /// Returns the next frame, whatever its flag, if it is complete; its length is limited to `limit` bytes.
@@ -149,6 +169,16 @@ impl Assembler {
         };
         prefix.check(limit)?;
         let whole = PREFIX + prefix.length;
+        // What is left behind messages that were taken would keep their memory alive as well.
+        let is_own_read = self.piece.len() > LARGE && self.piece.len() >= self.pushed / 2;
+        if is_own_read && self.held() < whole {
+            self.kept += self.piece.len();
+            self.large.push(std::mem::take(&mut self.piece));
+            return Ok(None);
+        }
+        if !self.large.is_empty() && !self.piece.is_empty() {
+            self.join(whole);
+        }
         self.take(whole);
         if self.gathered.len() < whole {
             return Ok(None);
@@ -157,23 +187,45 @@ impl Assembler {
         Ok(Some(ReceivedMessage { compressed: prefix.is_compressed(), body }))
     }
 
+    /// Appends the large pieces to the bytes before them, with room for what has arrived of `whole` bytes.
+    fn join(&mut self, whole: usize) {
+        self.reserve(self.held().min(whole), whole);
+        for piece in self.large.drain(..) {
+            append(&mut self.gathered, &piece);
+        }
+        self.kept = 0;
+    }
+
     /// Gathers bytes until there are `whole`, as far as they are available.
     fn take(&mut self, whole: usize) {
         let length = self.gathered.len();
         let more = self.piece.len().min(whole.saturating_sub(length));
-        let needed = length + more;
-        if needed > self.gathered.capacity() {
-            // No more than the whole message, whose end may be near.
-            let room = (2 * needed).min(whole).max(needed);
-            self.gathered.reserve_exact(room - length);
-        }
-        append(&mut self.gathered, &self.piece.split_to(more));
+        self.reserve(length + more, whole);
+        append(&mut self.gathered, &self.piece[..more]);
+        self.skip(more);
+    }
+
+    /// Removes bytes from the start of the piece.
+    fn skip(&mut self, length: usize) {
+        self.piece.advance(length);
         if self.piece.is_empty() {
             // An empty slice would keep the read alive as well.
             self.piece = Bytes::new();
         }
     }
+
+    /// Makes room for `needed` bytes, and for as many again, but no more than the whole message, whose end may be near.
+    fn reserve(&mut self, needed: usize, whole: usize) {
+        if needed > self.gathered.capacity() {
+            let room = (2 * needed).min(whole).max(needed);
+            self.gathered.reserve_exact(room - self.gathered.len());
+        }
+    }
 }
+
+/// A longer piece fills most of the buffer that it is a slice of: frames of that length are read into buffers of their
+/// own.
+const LARGE: usize = 64 << 10;
 
 /// Joins two pieces that arrive together, such as those of a held request.
 #[cold]
@@ -243,6 +295,81 @@ mod tests {
             assert!(assembler.gathered.capacity() <= 2 * assembler.held() + 64, "{}", assembler.held());
         }
         assert_eq!((assembler.held(), assembler.gathered.capacity()), (0, 0));
+    }
+
+    #[test]
+    fn message_of_large_and_small_pieces_in_any_order_is_complete() {
+        const LIMIT: usize = 16 << 20;
+        let body: Vec<u8> = (0..1_000_000_u32).map(|n| (n % 251) as u8).collect();
+        let bytes = [framed(&body), framed(b"next")].concat();
+        let (large, small) = (LARGE + 7, 1000);
+        for sizes in
+            [&[large][..], &[small, large], &[large, small], &[5, large], &[large, large, small], &[3, large]]
+        {
+            let (mut assembler, mut messages, mut rest) = (Assembler::default(), Vec::new(), &bytes[..]);
+            for size in sizes.iter().cycle() {
+                let (piece, behind) = rest.split_at(rest.len().min(*size));
+                assembler.push(Bytes::copy_from_slice(piece));
+                rest = behind;
+                while let Some(message) = assembler.next(LIMIT).unwrap() {
+                    messages.push(message.body);
+                }
+                let sent = bytes.len() - rest.len();
+                let taken: usize = messages.iter().map(|body| PREFIX + body.len()).sum();
+                assert_eq!(assembler.held(), sent - taken);
+                assert!(assembler.gathered.capacity() <= 2 * assembler.held() + 64);
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            assert!(messages == [&body[..], b"next"], "{sizes:?}");
+            assert_eq!((assembler.held(), assembler.large.len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn large_pieces_are_kept_without_a_copy_until_the_message_is_complete() {
+        let piece = 2 * LARGE;
+        let bytes = Bytes::from(framed(&vec![7; 3 * piece]));
+        let mut assembler = Assembler::default();
+        for at in 0..2 {
+            assembler.push(bytes.slice(at * piece..(at + 1) * piece));
+            assert_eq!(assembler.next(16 << 20), Ok(None));
+        }
+        assert_eq!((assembler.gathered.len(), assembler.held()), (PREFIX, 2 * piece));
+        assembler.push(bytes.slice(2 * piece..));
+        let message = assembler.next(16 << 20).unwrap().unwrap();
+        assert!(message.body == bytes[PREFIX..]);
+    }
+
+    #[test]
+    fn small_message_does_not_keep_a_large_piece_alive() {
+        let stream = Bytes::from([framed(b"one"), framed(&vec![1; 4 * LARGE]), framed(b"two")].concat());
+        let mut assembler = Assembler::default();
+        assembler.push(stream.clone());
+        let messages = [(); 3].map(|()| assembler.next(16 << 20).unwrap().unwrap().body);
+        assert_eq!(
+            (&messages[0][..], messages[1].len(), &messages[2][..]),
+            (&b"one"[..], 4 * LARGE, &b"two"[..])
+        );
+        let within = messages.each_ref().map(|body| stream.as_ptr_range().contains(&body.as_ptr()));
+        assert_eq!(within, [false, true, false], "only the large one is a slice");
+        drop(messages);
+        assert!(stream.is_unique(), "nothing that is left keeps it alive");
+    }
+
+    #[test]
+    fn start_of_a_message_does_not_keep_the_large_message_before_it_alive() {
+        let next = framed(&vec![2; 8 * LARGE]);
+        let stream = Bytes::from([framed(&vec![1; 8 * LARGE]), next[..2 * LARGE].to_vec()].concat());
+        let mut assembler = Assembler::default();
+        assembler.push(stream.clone());
+        assert_eq!(assembler.next(16 << 20).unwrap().map(|message| message.body.len()), Some(8 * LARGE));
+        assert_eq!(assembler.next(16 << 20), Ok(None));
+        assert_eq!(assembler.held(), 2 * LARGE);
+        assert!(stream.is_unique(), "what has arrived of the next one was copied");
+        assembler.push(Bytes::from(next[2 * LARGE..].to_vec()));
+        assert!(assembler.next(16 << 20).unwrap().unwrap().body == next[PREFIX..]);
     }
 
     #[test]
