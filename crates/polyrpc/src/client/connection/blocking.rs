@@ -89,21 +89,22 @@ impl<S: Session + Send> Connection<S> {
     }
 
     fn receive_long(&mut self, missing: usize, deadline: Option<Instant>) -> io::Result<usize> {
-        let mut long = Vec::with_capacity(self.inbox.len() + missing.min(STEP));
+        let mut long = Vec::with_capacity(self.inbox.len() + missing.min(STEP) + BEHIND);
         long.extend_from_slice(&self.inbox);
         let whole = self.inbox.len() + missing;
         while long.len() < whole {
             if long.len() == long.capacity() {
-                long.reserve((whole - long.len()).min(long.len()));
+                long.reserve((whole - long.len()).min(long.len()) + BEHIND);
             }
             if self.socket.receive(&mut long)? == 0 {
                 return Ok(0);
             }
             self.limit_read_timeout(deadline)?;
         }
+        let received = long.len() - self.inbox.len();
         // No copy: the bytes have no other owner.
         self.inbox = BytesMut::from(Bytes::from(long));
-        Ok(missing)
+        Ok(received)
     }
 
     /// Ensures that reads do not wait much beyond the deadline. The timeout of the socket is only changed if it differs
@@ -211,6 +212,8 @@ impl<S: Session + Send> AnyConnection for Connection<S> {
 const SCRATCH: usize = 16 << 10;
 /// Initial buffer size for a long message; it doubles as the bytes arrive.
 const STEP: usize = 1 << 20;
+/// Room for what follows a long message, such as its trailers, so that it takes no read of its own.
+const BEHIND: usize = 512;
 /// A connection used this recently is assumed to be alive; checking costs a system call.
 const FRESH: Duration = Duration::from_secs(1);
 
