@@ -94,17 +94,17 @@ fn whole<'b>(out: &'b [u8], observed: &[Frame<'_>]) -> Vec<Frame<'b>> {
         sent_frames.first().is_none_or(|first| first.kind == SETTINGS && first.flags == 0),
         "{sent_frames:?}"
     );
-    assert_halves(&sent_frames);
+    assert_halves(&sent_frames, longest_frame(observed));
     assert_within_windows(&sent_frames, observed);
     sent_frames
 }
 
-/// Asserts the order of frames on each stream.
-fn assert_halves(sent_frames: &[Frame<'_>]) {
+/// Asserts the order of frames on each stream, and that none is longer than this.
+fn assert_halves(sent_frames: &[Frame<'_>], longest: usize) {
     let mut ended: BTreeMap<u32, bool> = BTreeMap::new();
     let mut unfinished = None;
     for frame in sent_frames {
-        assert!(frame.payload.len() <= 16_384, "a frame of {} bytes", frame.payload.len());
+        assert!(frame.payload.len() <= longest, "a frame of {} bytes", frame.payload.len());
         assert_eq!(unfinished.is_some(), frame.kind == CONTINUATION, "{frame:?}");
         assert!(unfinished.is_none_or(|stream| stream == frame.stream), "{frame:?}");
         if matches!(frame.kind, HEADERS | CONTINUATION) {
@@ -155,9 +155,21 @@ fn assert_within_windows(sent_frames: &[Frame<'_>], observed: &[Frame<'_>]) {
     }
 }
 
+/// The longest frame that a peer accepts by its settings, some of which may have come later.
+fn longest_frame(observed: &[Frame<'_>]) -> usize {
+    const DEFAULT: usize = 16_384;
+    let settings = observed.iter().filter(|frame| frame.kind == SETTINGS);
+    settings.map(|frame| largest(frame.payload, 5) as usize).max().unwrap_or(0).max(DEFAULT)
+}
+
 fn widest_window(settings: &[u8]) -> u64 {
+    largest(settings, 4)
+}
+
+/// The largest value of a setting; 0 if it is not there.
+fn largest(settings: &[u8], id: u8) -> u64 {
     let values = settings.as_chunks::<6>().0.iter().filter_map(|setting| match *setting {
-        [0, 4, a, b, c, d] => Some(u32::from_be_bytes([a, b, c, d]).into()),
+        [0, found, a, b, c, d] if found == id => Some(u32::from_be_bytes([a, b, c, d]).into()),
         _ => None,
     });
     values.max().unwrap_or(0)

@@ -259,12 +259,14 @@ fn http2(limits: &Limits) -> h2::Config {
     let most_unsent = usual.most_unsent.max(limits.message.saturating_add(limits.unsent));
     // The largest possible window (RFC 9113, section 6.9.1).
     let window = |bytes: u32| bytes.min(i32::MAX as u32);
-    let Http2 { stream_window, max_stream_window, connection_window, .. } = limits.http2;
+    let Http2 { stream_window, large_stream_window, max_stream_window, connection_window, .. } = limits.http2;
     h2::Config {
         streams: u32::try_from(limits.streams_per_connection).unwrap_or(u32::MAX),
         header_list: limits.header,
         frame: limits.http2.frame,
+        large_frame: limits.http2.large_frame,
         window: window(stream_window),
+        large_window: window(large_stream_window),
         most_window: window(max_stream_window),
         connection_window: window(connection_window),
         unsent: usual.unsent,

@@ -152,12 +152,18 @@ pub struct Limits {
 pub struct Http2 {
     /// Initial flow-control window of a stream, in bytes (`INITIAL_WINDOW_SIZE`). Default: 64 KiB.
     pub stream_window: u32,
+    /// Initial flow-control window of a stream once [`large_frame`](Self::large_frame) was announced, in bytes. Default:
+    /// 1 MiB; `max_stream_window` limits it.
+    pub large_stream_window: u32,
     /// Maximum to which a stream's window may grow while its messages are read as fast as they arrive. Default: 4 MiB.
     pub max_stream_window: u32,
     /// Flow-control window of a connection, shared by all its streams, in bytes. Default: 16 MiB.
     pub connection_window: u32,
     /// Maximum size of one frame, in bytes (`MAX_FRAME_SIZE`). Default: 16 KiB, the minimum that the protocol allows.
     pub frame: u32,
+    /// Maximum size of one frame of a peer that has sent two full frames of data, in bytes. Default: 1 MiB. If it is not
+    /// above `frame`, nothing else is announced.
+    pub large_frame: u32,
     /// Number of streams that a peer may reset, or make the server reset, in one burst. Default: 1,000. A stream that
     /// ends normally offsets one that was reset.
     ///
@@ -217,9 +223,11 @@ impl Default for Http2 {
     fn default() -> Self {
         Self {
             stream_window: 64 << 10,
+            large_stream_window: 1 << 20,
             max_stream_window: 4 << 20,
             connection_window: 16 << 20,
             frame: 16 << 10,
+            large_frame: 1 << 20,
             resets: 1_000,
             resets_per_second: 100,
             keepalive_interval: Some(Duration::from_secs(300)),
@@ -234,9 +242,11 @@ impl Http2 {
     fn check(&self) -> io::Result<()> {
         let Self {
             stream_window,
+            large_stream_window,
             max_stream_window,
             connection_window,
             frame,
+            large_frame,
             resets: _,
             resets_per_second: _,
             keepalive_interval,
@@ -244,9 +254,11 @@ impl Http2 {
         } = self;
         let amounts = [
             ("stream_window", *stream_window as usize),
+            ("large_stream_window", *large_stream_window as usize),
             ("max_stream_window", *max_stream_window as usize),
             ("connection_window", *connection_window as usize),
             ("frame", *frame as usize),
+            ("large_frame", *large_frame as usize),
         ];
         let times = [("keepalive_timeout", *keepalive_timeout)];
         let optional_times = [("keepalive_interval", *keepalive_interval)];

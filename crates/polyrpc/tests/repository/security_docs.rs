@@ -43,9 +43,11 @@ fn defaults() -> Vec<(&'static str, String)> {
     } = Limits::default();
     let Http2 {
         stream_window,
+        large_stream_window,
         max_stream_window,
         connection_window,
         frame,
+        large_frame,
         resets,
         resets_per_second,
         keepalive_interval,
@@ -96,9 +98,11 @@ fn defaults() -> Vec<(&'static str, String)> {
         ("authentication_timeout", time(Some(authentication_timeout))),
         ("token_timeout", time(Some(token_timeout))),
         ("stream_window", bytes(stream_window as usize)),
+        ("large_stream_window", bytes(large_stream_window as usize)),
         ("max_stream_window", bytes(max_stream_window as usize)),
         ("connection_window", bytes(connection_window as usize)),
         ("frame", bytes(frame as usize)),
+        ("large_frame", bytes(large_frame as usize)),
         ("resets", count(resets as usize)),
         ("resets_per_second", count(resets_per_second as usize)),
         ("keepalive_interval", time(keepalive_interval)),

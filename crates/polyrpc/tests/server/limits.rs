@@ -120,9 +120,11 @@ async fn zero_limit_that_would_reject_everything_is_an_error() {
         with_zero("Limits::tokens", |limits| limits.tokens = 0),
         with_zero("Limits::token_timeout", |limits| limits.token_timeout = ZERO),
         with_zero("Limits::http2::stream_window", |limits| limits.http2.stream_window = 0),
+        with_zero("Limits::http2::large_stream_window", |limits| limits.http2.large_stream_window = 0),
         with_zero("Limits::http2::max_stream_window", |limits| limits.http2.max_stream_window = 0),
         with_zero("Limits::http2::connection_window", |limits| limits.http2.connection_window = 0),
         with_zero("Limits::http2::frame", |limits| limits.http2.frame = 0),
+        with_zero("Limits::http2::large_frame", |limits| limits.http2.large_frame = 0),
         with_zero("Limits::http2::keepalive_interval", |limits| limits.http2.keepalive_interval = Some(ZERO)),
         with_zero("Limits::http2::keepalive_timeout", |limits| limits.http2.keepalive_timeout = ZERO),
     ] {

@@ -10,7 +10,8 @@ use super::closed_streams::{CloseReason, ClosedStreams};
 use super::frame::Header;
 use super::guard::AbuseGuard;
 use super::hpack::{Decoder, Encoder, Fields};
-use super::settings::{DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW, LONGEST_FRAME, PeerSettings, Settings};
+use super::large::LargeMessages;
+use super::settings::{DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW, PeerSettings, Settings};
 use super::status::{ErrorCode, Fault, connection};
 use super::stream::{Role, State, Stream};
 use super::streams::Streams;
@@ -26,8 +27,14 @@ pub struct Config {
     /// Maximum payload size of a frame in bytes. 16 KiB, the smallest value that the protocol allows; larger values are
     /// announced, up to 16 MiB.
     pub frame: u32,
+    /// Maximum payload size of a frame once the peer has sent two full frames of data, which is when it is announced.
+    /// 1 MiB.
+    pub large_frame: u32,
     /// Initial receive window of a stream in bytes. 64 KiB.
     pub window: u32,
+    /// Initial receive window of a stream once [`large_frame`](Self::large_frame) was announced. 1 MiB; `most_window`
+    /// limits it.
+    pub large_window: u32,
     /// Limit to which a stream's receive window may grow while its messages are consumed as fast as they arrive. 4 MiB.
     pub most_window: u32,
     /// Receive window of the connection in bytes. 16 MiB.
@@ -51,11 +58,6 @@ pub struct Config {
 }
 
 impl Config {
-    /// Length of the longest accepted frame in bytes.
-    pub(super) fn longest_frame(&self) -> usize {
-        (self.frame as usize).clamp(DEFAULT_FRAME, LONGEST_FRAME)
-    }
-
     /// Length of the longest accepted header block in bytes. The list limit counts decoded bytes, and Huffman code
     /// makes them shorter; no well-behaved peer needs four times the list limit.
     pub(super) fn longest_block(&self) -> usize {
@@ -69,7 +71,9 @@ impl Default for Config {
             streams: 1024,
             header_list: 64 << 10,
             frame: DEFAULT_FRAME as u32,
+            large_frame: 1 << 20,
             window: 64 << 10,
+            large_window: 1 << 20,
             most_window: 4 << 20,
             connection_window: 16 << 20,
             unsent: 64 << 10,
@@ -112,6 +116,8 @@ pub struct Connection<T = ()> {
     pub(super) ending: usize,
     /// The peer has enlarged the windows of all streams, and the queued data was not flushed yet.
     pub(super) grown: bool,
+    /// Initial receive window of a stream, as announced last.
+    pub(super) initial_window: u32,
     /// Connection-level receive window.
     pub(super) receive_window: i64,
     /// Received bytes whose WINDOW_UPDATE was not sent yet.
@@ -133,7 +139,8 @@ pub struct Connection<T = ()> {
     pub(super) events: VecDeque<Event>,
     /// Frames read since the last [`Event::Pause`], plus the cost of decoding header blocks, measured in frames.
     pub(super) taken: u32,
-    wanted: usize,
+    pub(super) wanted: usize,
+    pub(super) large: LargeMessages,
 }
 
 /// Progress of the connection preface.
@@ -321,6 +328,7 @@ impl<T: Default> Connection<T> {
             queued: 0,
             ending: 0,
             grown: false,
+            initial_window: config.window,
             receive_window: DEFAULT_WINDOW.into(),
             credit: 0,
             unread: 0,
@@ -334,6 +342,7 @@ impl<T: Default> Connection<T> {
             events: VecDeque::new(),
             taken: 0,
             wanted: 0,
+            large: LargeMessages::default(),
             config,
         }
     }
@@ -396,9 +405,9 @@ impl<T: Default> Connection<T> {
     }
 
     /// Whether the peer has started something that is incomplete, however little of it is in the inbox: the connection
-    /// preface or a header block.
+    /// preface, a header block, or a long frame that is ignored.
     pub fn mid_message(&self) -> bool {
-        self.opening != PrefaceState::Open || self.block.is_some()
+        self.opening != PrefaceState::Open || self.block.is_some() || self.large.ignores()
     }
 
     /// Returns the largest header list that the peer accepts, as far as it has announced one.
@@ -433,6 +442,7 @@ impl<T: Default> Connection<T> {
             return;
         }
         self.opening = PrefaceState::Greeted;
+        let longest = self.longest_frame();
         let buffer = out.buffer();
         let config = &self.config;
         let first = match self.role {
@@ -447,10 +457,10 @@ impl<T: Default> Connection<T> {
             first,
             (settings::INITIAL_WINDOW_SIZE, config.window),
             (settings::MAX_HEADER_LIST_SIZE, u32::try_from(config.header_list).unwrap_or(u32::MAX)),
-            (settings::MAX_FRAME_SIZE, config.longest_frame() as u32),
+            (settings::MAX_FRAME_SIZE, longest as u32),
         ];
         // The default frame size need not be announced.
-        let sent_settings = if config.longest_frame() > DEFAULT_FRAME { &all[..] } else { &all[..3] };
+        let sent_settings = if longest > DEFAULT_FRAME { &all[..] } else { &all[..3] };
         frame::settings(buffer, sent_settings);
         if let Some(more) = config.connection_window.checked_sub(DEFAULT_WINDOW).filter(|more| *more > 0) {
             frame::window_update(buffer, 0, more);
@@ -464,19 +474,23 @@ impl<T: Default> Connection<T> {
         if self.opening == PrefaceState::Greeted && !self.take_preface(inbox)? {
             return Ok(None);
         }
+        if self.large.is_within_frame() {
+            return self.take_rest(inbox, out);
+        }
         let Some(header) = Header::read(inbox) else { return Ok(None) };
         self.check_order(header)?;
-        if header.length > self.config.longest_frame() {
-            return Err(self.too_long(header.length));
+        let is_long = header.length > DEFAULT_FRAME;
+        if is_long && self.check_long(header, inbox)? {
+            return Ok(Some(FrameOutcome::Nothing));
         }
         let whole = frame::HEADER + header.length;
         if inbox.len() < whole {
             self.wanted = whole;
-            return Ok(None);
+            return if is_long { self.wait_for_long(header, inbox, out) } else { Ok(None) };
         }
         if header.kind == frame::DATA {
             inbox.advance(frame::HEADER);
-            let payload = inbox.split_to(header.length);
+            let payload = self.take_payload(header.length, inbox);
             return self.data_frame(header, payload, out).map(Some);
         }
         let mut fault = None;
@@ -495,13 +509,6 @@ impl<T: Default> Connection<T> {
             }
             taken => taken,
         }))
-    }
-
-    #[cold]
-    fn too_long(&self, length: usize) -> Fault {
-        let limit = self.config.longest_frame();
-        let why = format!("a frame of {length} bytes exceeds the limit of {limit}");
-        Fault::TooLarge(ErrorCode::FRAME_SIZE_ERROR, why)
     }
 
     /// Reads the client's connection preface (RFC 9113, §3.4).
@@ -544,7 +551,7 @@ impl<T: Default> Connection<T> {
         frame::reset(out.buffer(), stream, code);
         if self.closed.close_reason(stream).is_none() && self.streams.get(stream).is_none() {
             // A refused request: its body may be on its way.
-            self.guard.expect_late(self.config.window.max(DEFAULT_WINDOW), self.whole_window());
+            self.guard.expect_late(self.initial_window.max(DEFAULT_WINDOW), self.whole_window());
         }
         let known = self.forget(stream, CloseReason::ByUs);
         known.then_some(Event::Reset { stream, code, by_peer: false })
@@ -578,7 +585,7 @@ impl<T: Default> Connection<T> {
         self.queued -= stream.queued;
         self.ending -= usize::from(stream.is_ending());
         self.unread -= stream.unread.min(self.unread);
-        self.growth -= (stream.window.saturating_sub(self.config.window) as usize).min(self.growth);
+        self.growth -= (stream.window.saturating_sub(self.initial_window) as usize).min(self.growth);
         let released = stream.unread.min(self.withheld);
         self.withheld -= released;
         self.release(released);

@@ -42,7 +42,7 @@ impl<T> Connection<T> {
         assert_eq!(self.ending, ending, "streams whose end waits");
         assert_eq!(self.queued, sum(|stream| stream.queue.iter().map(|piece| piece.len()).sum()));
         assert_eq!(self.unread, sum(|stream| stream.unread), "bytes that wait to be taken");
-        let window = self.config.window as usize;
+        let window = self.initial_window as usize;
         let growth: usize = self.streams.iter().map(|stream| stream.window as usize - window).sum();
         assert_eq!(self.growth, growth, "growth of windows");
     }
@@ -54,10 +54,12 @@ impl<T> Connection<T> {
             let window = self.receive_window + i64::from(self.credit) + self.withheld as i64;
             assert_eq!(window, self.whole_window() as i64, "the connection's window");
         }
+        // Streams that have grown before are widened too.
+        let widened = self.initial_window - self.config.window;
         for stream in self.streams.iter().filter(|stream| stream.is_read(self.role)) {
             let window = stream.receive_window + i64::from(stream.credit) + stream.unread as i64;
             assert_eq!(window, i64::from(stream.window), "a stream's window");
-            assert!(stream.window <= self.config.most_window.max(self.config.window));
+            assert!(stream.window <= self.config.most_window.max(self.config.window) + widened);
         }
     }
 }

@@ -5,9 +5,11 @@
 //! [`Connection`] is the state of one connection (`connection.rs`). `receive.rs` processes received frames (`frame.rs`),
 //! `send.rs` sends them. Each stream (`stream.rs`) is kept in a table (`streams.rs`) until it is closed, and remembered
 //! a little longer (`closed_streams.rs`). `message.rs` validates header lists, `settings.rs` holds the SETTINGS of each
-//! side, `status.rs` the error codes. `guard.rs` counts abusive behaviour, `clock.rs` handles timeouts, `audit.rs`
-//! checks invariants.
+//! side, `status.rs` the error codes. `announce.rs` widens the limits for peers that send much, `long_frame.rs` reads
+//! their frames; `large.rs` is the state of both. `guard.rs` counts abusive behaviour, `clock.rs` handles timeouts,
+//! `invariants.rs` checks invariants.
 
+mod announce;
 mod clock;
 mod closed_streams;
 mod connection;
@@ -15,6 +17,8 @@ mod frame;
 mod guard;
 pub mod hpack;
 mod invariants;
+mod large;
+mod long_frame;
 mod message;
 mod receive;
 mod send;

@@ -26,6 +26,9 @@ const CHANGED: u32 = 32;
 /// Consecutive empty DATA frames allowed on a stream.
 const MAX_EMPTY: u32 = 100;
 
+const IDLE_DATA: &str = "DATA on an idle stream";
+const BEYOND_WINDOW: &str = "more data than the window allows";
+
 /// Limit in bytes of the debug data kept from a peer's GOAWAY.
 const LONGEST_REASON: usize = 256;
 
@@ -69,7 +72,7 @@ impl<T: Default> Connection<T> {
         out: &mut Outbox,
     ) -> Result<FrameOutcome, Fault> {
         let id = header.stream;
-        self.check_not_idle(id, "DATA on an idle stream")?;
+        self.check_not_idle(id, IDLE_DATA)?;
         self.count_data(header.length)?;
         let bytes = unpad(header, payload).inspect_err(|_| self.release(header.length))?;
         let padding = header.length - bytes.len();
@@ -98,6 +101,7 @@ impl<T: Default> Connection<T> {
         }
         known.unread += bytes.len();
         self.unread += bytes.len();
+        known.full_frames = known.full_frames.saturating_add(u8::from(header.length >= DEFAULT_FRAME));
         self.release(padding);
         if self.unread <= self.config.connection_window as usize {
             // A slow stream is held back by its own window; the other streams go on.
@@ -257,7 +261,7 @@ impl<T: Default> Connection<T> {
     /// Adds a stream that the peer opened with request headers.
     fn insert(&mut self, id: u32, end: bool, length: Option<u64>) {
         let state = if end { State::RemoteDone } else { State::Open };
-        let mut opened = Stream::new(state, self.peer.window, self.config.window);
+        let mut opened = Stream::new(state, self.peer.window, self.initial_window);
         (opened.headed, opened.expected) = (true, length);
         self.streams.insert(id, opened);
     }
@@ -288,16 +292,24 @@ impl<T: Default> Connection<T> {
         inbox: &mut BytesMut,
     ) -> Result<Event, Fault> {
         let headers = |fields| Ok(Event::Headers { stream: id, fields, end: false });
-        let Some(header) = Header::read(inbox) else { return headers(fields) };
+        let Some(mut header) = Header::read(inbox) else { return headers(fields) };
+        if self.role == Role::Server
+            && (header.kind, header.stream) == (frame::WINDOW_UPDATE, id)
+            && self.take_first_window(id, inbox)
+        {
+            let Some(next) = Header::read(inbox) else { return headers(fields) };
+            header = next;
+        }
         let plain = header.kind == frame::DATA && header.stream == id && header.flags == frame::END_STREAM;
         let whole = frame::HEADER + header.length;
         if !plain || self.role == Role::Client || inbox.len() < whole {
             return headers(fields);
         }
+        let longest = self.longest_frame();
         let Some(known) = self.streams.get_mut(id) else { return headers(fields) };
         let misses = known.expected.is_some_and(|expected| expected != header.length as u64);
         let window = known.receive_window.min(self.receive_window);
-        if misses || window < header.length as i64 || header.length > self.config.longest_frame() {
+        if misses || window < header.length as i64 || header.length > longest {
             // Processing the frame itself reports the error.
             return headers(fields);
         }
@@ -305,8 +317,28 @@ impl<T: Default> Connection<T> {
         self.count_data(header.length)?;
         self.release(header.length);
         inbox.advance(frame::HEADER);
-        let body = inbox.split_to(header.length).freeze();
+        let body = self.take_payload(header.length, inbox).freeze();
         Ok(Event::Whole { stream: id, fields, body })
+    }
+
+    /// Takes the WINDOW_UPDATE by which a client widens the window of the stream that it has just opened. Returns
+    /// `false` if it is something else, or would be an error, which is reported after the event of the stream.
+    #[cold]
+    pub(super) fn take_first_window(&mut self, id: u32, inbox: &mut BytesMut) -> bool {
+        let Some(header) = Header::read(inbox) else { return false };
+        let Some((payload, _)) = inbox[frame::HEADER..].split_first_chunk::<4>() else { return false };
+        let increment = u32::from_be_bytes(*payload) & frame::STREAM;
+        let Some(stream) = self.streams.get_mut(id).filter(|_| header.length == 4 && increment > 0) else {
+            return false;
+        };
+        let window = stream.send_window + i64::from(increment);
+        if window > MAX_WINDOW.into() {
+            return false;
+        }
+        stream.send_window = window;
+        self.taken += 1;
+        inbox.advance(frame::HEADER + 4);
+        true
     }
 
     /// Handles a block on an open stream: response headers or trailers.
@@ -578,9 +610,19 @@ impl<T: Default> Connection<T> {
     /// Deducts data from the connection's window (§6.9.1).
     fn count_data(&mut self, length: usize) -> Result<(), Fault> {
         if self.receive_window < length as i64 {
-            return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, "more data than the window allows"));
+            return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, BEYOND_WINDOW));
         }
         self.receive_window -= length as i64;
+        Ok(())
+    }
+
+    /// Checks by the header of a DATA frame that its stream was opened and that the connection's window allows it. Its
+    /// sender knows both before it begins the frame.
+    pub(super) fn check_window(&self, header: Header) -> Result<(), Fault> {
+        self.check_not_idle(header.stream, IDLE_DATA)?;
+        if self.receive_window < header.length as i64 {
+            return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, BEYOND_WINDOW));
+        }
         Ok(())
     }
 
@@ -609,7 +651,7 @@ struct List {
 }
 
 #[cold]
-fn block_too_long(longest: usize, list: usize) -> Fault {
+pub(super) fn block_too_long(longest: usize, list: usize) -> Fault {
     let why = format!(
         "a header block of more than {longest} bytes, four times the limit of {list} bytes for a header list"
     );

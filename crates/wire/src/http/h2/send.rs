@@ -10,11 +10,16 @@ use super::connection::{Connection, Event, ShutdownState};
 use super::frame;
 use super::hpack::Encoder;
 use super::receive::{ARE_YOU_THERE, LEAVING};
+use super::settings::PeerSettings;
 use super::status::ErrorCode;
-use super::stream::{SendEnd, State, Stream};
+use super::stream::{Role, SendEnd, State, Stream};
 
-/// Maximum data of one DATA frame, even if the peer accepts more: this lets streams take turns.
+/// Maximum data of one DATA frame while other streams wait: this lets them take turns.
 const PIECE: usize = 16_384;
+
+/// Maximum data of one DATA frame otherwise, if the peer accepts as much: a large message is read in few reads, into a
+/// buffer of its size.
+const MAX_PIECE: usize = 1 << 20;
 
 impl<T: Default> Connection<T> {
     /// Whether a stream can be opened now: the peer's limit allows another one and stream identifiers are left.
@@ -33,8 +38,9 @@ impl<T: Default> Connection<T> {
         let id = self.next_ours;
         self.next_ours += 2;
         let state = if end { State::LocalDone } else { State::Open };
-        self.streams.insert(id, Stream::new(state, self.peer.window, self.config.window));
+        self.streams.insert(id, Stream::new(state, self.peer.window, self.initial_window));
         frame::headers(out.buffer(), id, block, end, self.peer.frame);
+        self.widen_window(id, out);
         id
     }
 
@@ -71,7 +77,8 @@ impl<T: Default> Connection<T> {
         let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.sends()) else { return };
         let length = prefix.len() + body.len();
         let window = self.send_window.min(stream.send_window);
-        if stream.is_flushed() && length <= PIECE && length as i64 <= window {
+        let most = longest_piece(self.queued, &self.peer);
+        if stream.is_flushed() && length <= most && length as i64 <= window {
             stream.send_window -= length as i64;
             self.send_window -= length as i64;
             let flags = if end { frame::END_STREAM } else { 0 };
@@ -109,7 +116,7 @@ impl<T: Default> Connection<T> {
         out: &mut Outbox,
     ) -> Option<Bytes> {
         let length = prefix.len() + body.len();
-        let most = PIECE.min(self.peer.frame).min(self.send_window.max(0) as usize);
+        let most = longest_piece(self.queued, &self.peer).min(self.send_window.max(0) as usize);
         let is_usual = length.max(head.len()).max(trailers.len()) <= most && !self.encoder.is_resized();
         let takes_it = |stream: &&mut Stream<T>| {
             stream.sends() && stream.is_flushed() && length as i64 <= stream.send_window
@@ -182,11 +189,17 @@ impl<T: Default> Connection<T> {
         if let Some(stream) = self.streams.get_mut(id) {
             let taken = length.min(stream.unread);
             stream.unread -= taken;
+            let full_frames = mem::take(&mut stream.full_frames);
+            // Otherwise the rest of an answered request is discarded.
+            let is_used = self.role == Role::Client || stream.sends();
             self.unread -= taken.min(self.unread);
             let released = taken.min(self.withheld);
             self.withheld -= released;
             self.release(released);
             self.credit_stream(id, taken, out);
+            if full_frames > 0 && is_used {
+                self.count_full_frames(full_frames, out);
+            }
         }
         self.grant(out);
     }
@@ -295,10 +308,11 @@ impl<T: Default> Connection<T> {
         let (unsent, most) = (self.config.unsent, self.peer.frame);
         let Some(stream) = self.streams.get_mut(id) else { return };
         let (before, was_ending, had_room) = (stream.queued, stream.is_ending(), stream.has_room(unsent));
+        let longest = longest_piece(self.queued - before, &self.peer);
         let mut ended = false;
         while let Some(piece) = stream.queue.front_mut() {
             let allowed = self.send_window.min(stream.send_window).max(0) as usize;
-            let length = piece.len().min(allowed).min(PIECE);
+            let length = piece.len().min(allowed).min(longest);
             if length == 0 && !piece.is_empty() {
                 break;
             }
@@ -352,7 +366,12 @@ impl<T: Default> Connection<T> {
 
 /// Maximum growth of all streams' receive windows together: that of four streams with the usual limit. Of many that were
 /// read fast and no longer are, each would hold its whole window, and use up the connection's.
-const MAX_GROWTH: usize = 16 << 20;
+pub(super) const MAX_GROWTH: usize = 16 << 20;
+
+/// Returns the maximum data of the next frame, given how many bytes of other streams wait for windows.
+fn longest_piece(waiting: usize, peer: &PeerSettings) -> usize {
+    if waiting == 0 { MAX_PIECE.min(peer.frame) } else { PIECE }
+}
 
 /// Writes a header block that does not use the dynamic table. If it is the first one since the peer changed its table
 /// size, it starts with the size update all the same (RFC 7541, §4.2): strict decoders close the connection otherwise.

@@ -47,6 +47,8 @@ pub(super) struct Stream<T> {
     pub(super) expected: Option<u64>,
     /// The message's headers were received; data and trailers follow.
     pub(super) headed: bool,
+    /// Full DATA frames received, until some of their data is consumed.
+    pub(super) full_frames: u8,
     /// Number of the most recent consecutive DATA frames that were empty and without END_STREAM.
     pub(super) empty_frames: u32,
     /// Data queued for the peer's windows.
@@ -84,6 +86,7 @@ impl<T: Default> Stream<T> {
             unread: 0,
             expected: None,
             headed: false,
+            full_frames: 0,
             empty_frames: 0,
             queue: VecDeque::new(),
             queued: 0,

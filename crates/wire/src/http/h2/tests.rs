@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+mod large;
 mod limits;
 
 use polyrpc_core::{Outbox, Violation};
@@ -56,20 +57,7 @@ impl RawServer {
     }
 
     fn sent(&mut self) -> Vec<Sent> {
-        let bytes = self.out.take();
-        let (mut rest, mut sent) = (&bytes[..], Vec::new());
-        while let Some(header) = Header::read(rest) {
-            let (whole, behind) = rest.split_at(frame::HEADER + header.length);
-            sent.push(Sent {
-                kind: header.kind,
-                flags: header.flags,
-                stream: header.stream,
-                payload: whole[frame::HEADER..].to_vec(),
-            });
-            rest = behind;
-        }
-        assert!(rest.is_empty());
-        sent
+        sent(&self.out.take())
     }
 
     /// Returns the error code of the GOAWAY that ended the connection.
@@ -86,6 +74,23 @@ impl RawServer {
         let reset = self.sent().into_iter().find(|sent| sent.kind == frame::RST_STREAM).expect("a reset");
         ErrorCode(u32::from_be_bytes(reset.payload[..].try_into().unwrap()))
     }
+}
+
+/// Parses frames that were sent.
+fn sent(mut bytes: &[u8]) -> Vec<Sent> {
+    let mut sent = Vec::new();
+    while let Some(header) = Header::read(bytes) {
+        let (whole, behind) = bytes.split_at(frame::HEADER + header.length);
+        sent.push(Sent {
+            kind: header.kind,
+            flags: header.flags,
+            stream: header.stream,
+            payload: whole[frame::HEADER..].to_vec(),
+        });
+        bytes = behind;
+    }
+    assert!(bytes.is_empty());
+    sent
 }
 
 fn frame_of(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {

@@ -16,6 +16,8 @@ pub(super) struct Clock {
     interval: Duration,
     /// Bytes received since then.
     bytes: usize,
+    /// A long frame was arriving since then.
+    delayed: bool,
 }
 
 /// Why a message timed out.
@@ -31,6 +33,12 @@ impl Clock {
     /// Records received bytes.
     pub(super) fn receive(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// Records that a long frame is arriving: nothing of the message can come before its end, and if it is a part of the
+    /// message, it is received as a whole. The connection's own timeouts apply to its rate.
+    pub(super) fn delay(&mut self) {
+        self.delayed = true;
     }
 
     /// Returns for how long the message has been incomplete.
@@ -60,10 +68,10 @@ impl Clock {
             return None;
         }
         let wanted = self.interval.as_millis().saturating_mul(pace.rate as u128) / 1000;
-        if (self.bytes as u128) < wanted {
+        if (self.bytes as u128) < wanted && !self.delayed {
             return Some(MessageTimeout::Rate(self.bytes, self.interval));
         }
-        (self.interval, self.bytes) = (Duration::ZERO, 0);
+        (self.interval, self.bytes, self.delayed) = (Duration::ZERO, 0, false);
         None
     }
 }
@@ -106,6 +114,17 @@ mod tests {
         assert_eq!(late(0), Some((40, MessageTimeout::Rate(0, PACE.interval))));
         assert_eq!(late(1000), Some((40, MessageTimeout::Rate(10_000, PACE.interval))));
         assert_eq!(late(1100), Some((480, MessageTimeout::Incomplete(PACE.message_timeout))));
+    }
+
+    #[test]
+    fn only_the_whole_time_is_limited_while_long_frames_arrive() {
+        let mut clock = Clock::default();
+        for second in 0..120 {
+            clock.delay();
+            assert_eq!(clock.tick(Duration::from_secs(second), true, &PACE), None);
+        }
+        let late = clock.tick(Duration::from_secs(120), true, &PACE);
+        assert_eq!(late, Some(MessageTimeout::Incomplete(PACE.message_timeout)));
     }
 
     #[test]

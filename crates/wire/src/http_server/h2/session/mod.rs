@@ -848,9 +848,13 @@ impl Server {
         let (http, pace) = (&self.http, &self.config.limits.pace);
         let has_left = http.has_sent_final_go_away()
             && self.leaving.is_some_and(|since| now.saturating_sub(since) >= LAST_WAIT);
+        let is_delayed = http.is_reading_long_frame();
         let mut overdue = Vec::new();
         for (stream, incoming) in self.open.iter_mut().filter(|(_, incoming)| incoming.is_incomplete()) {
             let Some(clock) = incoming.clock() else { continue };
+            if is_delayed {
+                clock.delay();
+            }
             match clock.tick(now, http.may_receive(stream), pace) {
                 Some(late) => overdue.push((stream, TimeoutCause::Late(late.status()))),
                 None if has_left && clock.age() >= LAST_WAIT => overdue.push((stream, TimeoutCause::Leaving)),

@@ -4,6 +4,7 @@ use polyrpc_core::session::server::KeepReason;
 
 use super::streams::{Both, with_unary_method};
 use super::*;
+use crate::http::h2;
 
 fn tick(both: &mut Both, seconds: f64) {
     both.server.tick(Duration::from_secs_f64(seconds), &mut both.down);
@@ -79,6 +80,32 @@ fn trickling_message_fails_after_its_time_limit() {
 }
 
 #[test]
+fn message_in_a_long_frame_is_not_stalled_while_the_frame_arrives() {
+    const LENGTH: u32 = 600_000;
+    let mut both = of_one();
+    let http = h2::Config { frame: 1 << 20, window: 1 << 20, ..h2::Config::default() };
+    let methods = both.server.config.methods.clone();
+    both.server = Server::new(ServerConfig { http: http.into(), methods, ..ServerConfig::default() }.into());
+    both.open(1);
+    both.recorded();
+    let mut frame = LENGTH.to_be_bytes()[1..].to_vec();
+    frame.extend_from_slice(&[0, 1, 0, 0, 0, 1, 0]);
+    frame.extend_from_slice(&(LENGTH - 5).to_be_bytes());
+    frame.resize(9 + LENGTH as usize, b'm');
+    let mut recorded = Vec::new();
+    // Ten kilobytes per second: a tenth of the frame in an interval of the minimum rate.
+    for (second, piece) in (0_u32..).zip(frame.chunks(10_000)) {
+        both.up.extend_from_slice(piece);
+        recorded.extend(both.recorded());
+        tick(&mut both, f64::from(second));
+    }
+    recorded.extend(both.recorded());
+    assert!(recorded.iter().any(|told| told.ends_with("mmm")), "{} events", recorded.len());
+    assert!(!recorded.iter().any(|told| told.starts_with("cancelled")));
+    assert_eq!(both.server.timed_out(), 0);
+}
+
+#[test]
 fn unary_call_without_its_message_fails() {
     let mut both = with_unary_method();
     both.open(1);
@@ -101,7 +128,7 @@ fn unary_call_without_its_message_fails() {
 fn message_blocked_by_our_window_does_not_time_out() {
     let mut both = Both::new();
     both.open(1);
-    for _ in 0..10 {
+    for _ in 0..25 {
         both.client.message(CallId(1), Bytes::from(vec![b'm'; 60_000]), &mut both.up);
     }
     let mut come = 0;
@@ -129,7 +156,7 @@ fn caller_that_reads_nothing_of_a_long_response_is_cancelled() {
     let mut both = Both::new();
     both.open(1);
     both.recorded();
-    both.server.message(StreamId(1), Bytes::from(vec![0; 1 << 20]), &mut both.down);
+    both.server.message(StreamId(1), Bytes::from(vec![0; 2 << 20]), &mut both.down);
     let ticket = both.tickets.pop().expect("a call");
     both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
     pass(&mut both, 0, 29);

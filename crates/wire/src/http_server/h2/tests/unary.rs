@@ -153,3 +153,50 @@ fn sensitive_metadata_is_never_indexed() {
         assert_eq!(is_written, again, "{name}");
     }
 }
+
+/// Returns the lengths of the DATA frames in these bytes.
+fn data_lengths(mut bytes: &[u8]) -> Vec<usize> {
+    bytes = bytes.strip_prefix(crate::http::h2::PREFACE).unwrap_or(bytes);
+    let mut lengths = Vec::new();
+    while let Some((&[a, b, c, kind, ..], rest)) = bytes.split_first_chunk::<9>() {
+        let length = u32::from_be_bytes([0, a, b, c]) as usize;
+        lengths.extend((kind == 0).then_some(length));
+        bytes = &rest[length..];
+    }
+    lengths
+}
+
+#[test]
+fn large_messages_become_one_frame_in_both_directions() {
+    const LENGTH: usize = 300_000;
+    let mut both = super::streams::of_one();
+    let mut lengths = Vec::new();
+    for n in 0..4 {
+        let asked = Call { body: vec![b'm'; LENGTH].into(), ..call(b"") };
+        both.client.send(CallId(n), asked, &mut both.up).unwrap();
+        let (mut sent, mut answered) = (Vec::new(), Vec::new());
+        let mut is_answered = false;
+        while !is_answered {
+            let up = both.up.take();
+            sent.extend(data_lengths(&up));
+            both.to_server.extend_from_slice(&up);
+            both.recorded();
+            for ticket in std::mem::take(&mut both.tickets) {
+                let reply = Reply::message(Format::Protobuf, vec![b'm'; LENGTH].into());
+                both.server.reply(ticket, reply, &mut both.down);
+            }
+            let down = both.down.take();
+            answered.extend(data_lengths(&down));
+            both.to_client.extend_from_slice(&down);
+            while let Some(event) = both.client.next_event(&mut both.to_client, &mut both.up).unwrap() {
+                is_answered |= matches!(event, ClientEvent::Reply(..));
+            }
+            both.client.assert_sound();
+            both.server.assert_sound();
+        }
+        lengths.push([sent, answered]);
+    }
+    // Before the server has announced longer frames.
+    assert_eq!(lengths[0][0][..4], [5, 16_384, 16_384, 16_384]);
+    assert_eq!(lengths[3], [[LENGTH + 5], [LENGTH + 5]]);
+}
