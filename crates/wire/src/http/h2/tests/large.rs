@@ -3,7 +3,7 @@
 use super::*;
 
 /// A peer that accepts frames of 1 MiB, with these windows of its streams and of the connection.
-fn generous(stream_window: u32, window: u32) -> Spoken {
+fn generous(stream_window: u32, window: u32) -> RawServer {
     let mut spoken = spoken();
     let setting = |id: u16, value: u32| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat();
     let settings =
@@ -16,7 +16,7 @@ fn generous(stream_window: u32, window: u32) -> Spoken {
 }
 
 /// Sends full frames of data on stream 1, and consumes them.
-fn send_full_frames(spoken: &mut Spoken, count: usize) {
+fn send_full_frames(spoken: &mut RawServer, count: usize) {
     spoken.receive(&request(1, false)).unwrap();
     for _ in 0..count {
         let data = frame_of(frame::DATA, 0, 1, &[7; settings::DEFAULT_FRAME]);
@@ -27,19 +27,19 @@ fn send_full_frames(spoken: &mut Spoken, count: usize) {
 }
 
 /// A connection on which longer frames were announced, as its peer has sent two full ones on stream 1.
-fn busy_with(config: Config) -> Spoken {
-    let mut spoken = Spoken::open(config);
+fn busy_with(config: Config) -> RawServer {
+    let mut spoken = RawServer::open(config);
     send_full_frames(&mut spoken, 2);
     assert_eq!(settings_sent(&mut spoken).len(), 1);
     spoken
 }
 
-fn busy() -> Spoken {
+fn busy() -> RawServer {
     busy_with(Config::default())
 }
 
 /// Returns the payloads of the SETTINGS that were sent.
-fn settings_sent(spoken: &mut Spoken) -> Vec<Vec<u8>> {
+fn settings_sent(spoken: &mut RawServer) -> Vec<Vec<u8>> {
     let is_settings = |sent: &Sent| (sent.kind, sent.flags) == (frame::SETTINGS, 0);
     spoken.sent().into_iter().filter(is_settings).map(|sent| sent.payload).collect()
 }
@@ -95,7 +95,7 @@ fn nothing_is_announced_for_full_frames_that_are_not_consumed() {
 #[test]
 fn nothing_is_announced_if_the_configuration_has_no_longer_frames() {
     let config = Config { large_frame: settings::DEFAULT_FRAME as u32, ..Config::default() };
-    let mut spoken = Spoken::open(config);
+    let mut spoken = RawServer::open(config);
     send_full_frames(&mut spoken, 100);
     assert_eq!(settings_sent(&mut spoken), [b""; 0]);
 }
@@ -221,7 +221,7 @@ fn lengths(sent: &[Sent], stream: u32) -> Vec<usize> {
     data.map(|sent| sent.payload.len()).collect()
 }
 
-fn respond(spoken: &mut Spoken, stream: u32, length: usize) -> Vec<usize> {
+fn respond(spoken: &mut RawServer, stream: u32, length: usize) -> Vec<usize> {
     spoken.receive(&request(stream, true)).unwrap();
     spoken.server.headers(stream, b"\x88", false, &mut spoken.out);
     spoken.server.data(stream, b"12345", Bytes::from(vec![7; length]), true, &mut spoken.out);
@@ -273,7 +273,7 @@ fn streams_take_turns_on_the_window_of_the_connection() {
     for stream in [1, 3] {
         respond(&mut spoken, stream, 1 << 20);
     }
-    let grant = |spoken: &mut Spoken, bytes: u32| {
+    let grant = |spoken: &mut RawServer, bytes: u32| {
         spoken.receive(&frame_of(frame::WINDOW_UPDATE, 0, 0, &bytes.to_be_bytes())).unwrap();
         spoken.server.assert_sound();
         let sent = spoken.sent();

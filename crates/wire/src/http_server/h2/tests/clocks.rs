@@ -82,7 +82,7 @@ fn trickling_message_fails_after_its_time_limit() {
 #[test]
 fn message_in_a_long_frame_is_not_stalled_while_the_frame_arrives() {
     const LENGTH: u32 = 600_000;
-    let mut both = of_one();
+    let mut both = with_unary_method();
     let http = h2::Config { frame: 1 << 20, window: 1 << 20, ..h2::Config::default() };
     let methods = both.server.config.methods.clone();
     both.server = Server::new(ServerConfig { http: http.into(), methods, ..ServerConfig::default() }.into());

@@ -169,7 +169,7 @@ fn data_lengths(mut bytes: &[u8]) -> Vec<usize> {
 #[test]
 fn large_messages_become_one_frame_in_both_directions() {
     const LENGTH: usize = 300_000;
-    let mut both = super::streams::of_one();
+    let mut both = super::streams::with_unary_method();
     let mut lengths = Vec::new();
     for n in 0..4 {
         let asked = Call { body: vec![b'm'; LENGTH].into(), ..call(b"") };
