@@ -4,7 +4,7 @@
 //! `request.rs` parses the head of a request, `incoming.rs` its messages; `block.rs` writes the head of a response;
 //! `frame.rs` frames messages; `outgoing.rs` assembles responses. `metadata.rs`, `timeout.rs` and `coding.rs` handle
 //! single headers, `status.rs` failures. `dialect.rs` distinguishes gRPC-Web from gRPC; `base64.rs` and `trailers.rs`
-//! decode the text and the trailers of its bodies. `audit.rs` asserts invariants.
+//! decode the text and the trailers of its bodies. `invariants.rs` asserts invariants.
 
 pub(crate) mod coding;
 pub(crate) mod metadata;

@@ -8,9 +8,6 @@ use super::connection::{Connection, ShutdownState};
 use super::status::ErrorCode;
 use super::stream::{Role, Stream};
 
-/// How long a peer may take to answer the PING that shows that it has read our GOAWAY.
-const FAREWELL: Duration = Duration::from_secs(2);
-
 impl<T: Default> Connection<T> {
     /// Advances the connection's clock to `now`, the duration since a fixed moment. Refills the reset budget and resets
     /// streams of which the peer reads nothing. Returns the identifiers of the streams that were reset; no event is
@@ -18,11 +15,7 @@ impl<T: Default> Connection<T> {
     pub fn tick(&mut self, now: Duration, out: &mut Outbox) -> Vec<u32> {
         self.guard.refill(now, self.config.resets_per_second);
         let stalled = if self.ending > 0 { self.reset_stalled(now, out) } else { Vec::new() };
-        if self.leaving == ShutdownState::Announced
-            && now.saturating_sub(*self.announced.get_or_insert(now)) >= FAREWELL
-        {
-            self.send_final_go_away(out);
-        }
+        self.finish_go_away(now, out);
         stalled
     }
 

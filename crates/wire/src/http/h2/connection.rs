@@ -563,18 +563,6 @@ impl<T: Default> Connection<T> {
         Violation::new(why).with_kind(kind)
     }
 
-    /// Ends the connection with a GOAWAY that carries the reason.
-    #[cold]
-    pub fn abort(&mut self, code: ErrorCode, why: &str, out: &mut Outbox) {
-        self.send_settings(out);
-        // The last stream identifier must not increase (RFC 9113, §6.8).
-        let last = match self.leaving {
-            ShutdownState::Last(last) => last,
-            ShutdownState::No | ShutdownState::Announced => self.last_theirs,
-        };
-        frame::go_away(out.buffer(), last, code, why);
-    }
-
     /// Removes a stream. Returns whether it existed.
     pub(super) fn forget(&mut self, id: u32, how: CloseReason) -> bool {
         self.closed.add(id, how);

@@ -6,8 +6,9 @@ use bytes::{Buf, Bytes, BytesMut};
 use polyrpc_core::Outbox;
 
 use super::closed_streams::CloseReason;
-use super::connection::{BLOCK, Block, Config, Connection, Event, FrameOutcome, PrefaceState, ShutdownState};
+use super::connection::{BLOCK, Block, Config, Connection, Event, FrameOutcome, PrefaceState};
 use super::frame::{self, Header};
+use super::go_away::GO_AWAY_PING;
 use super::hpack::{DecodeError, Fields};
 use super::message::{Kind, ParsedHeaders};
 use super::settings::{DEFAULT_FRAME, MAX_WINDOW};
@@ -29,14 +30,8 @@ const MAX_EMPTY: u32 = 100;
 const IDLE_DATA: &str = "DATA on an idle stream";
 const BEYOND_WINDOW: &str = "more data than the window allows";
 
-/// Limit in bytes of the debug data kept from a peer's GOAWAY.
-const LONGEST_REASON: usize = 256;
-
 /// Payload of our PING that checks whether the peer is alive.
-pub(super) const ARE_YOU_THERE: [u8; 8] = *b"polyrpc?";
-
-/// Payload of our PING whose answer shows that the peer has read our GOAWAY.
-pub(super) const LEAVING: [u8; 8] = *b"polyrpc!";
+pub(super) const KEEPALIVE_PING: [u8; 8] = *b"polyrpc?";
 
 impl<T: Default> Connection<T> {
     /// Processes a frame other than DATA.
@@ -494,32 +489,17 @@ impl<T: Default> Connection<T> {
             return Ok(FrameOutcome::Nothing);
         }
         match *payload {
-            LEAVING => {
+            GO_AWAY_PING => {
                 self.send_final_go_away(out);
                 Ok(FrameOutcome::Nothing)
             }
             // A PING acknowledgement without a pending PING is ignored.
-            ARE_YOU_THERE if self.pings > 0 => {
+            KEEPALIVE_PING if self.pings > 0 => {
                 self.pings -= 1;
                 Ok(FrameOutcome::Event(Event::Pong))
             }
             _ => Ok(FrameOutcome::Nothing),
         }
-    }
-
-    /// §6.8
-    fn handle_go_away(&mut self, header: Header, payload: &[u8]) -> Result<FrameOutcome, Fault> {
-        self.guard.burst += 1;
-        if header.stream != 0 {
-            return Err(connection(ErrorCode::PROTOCOL_ERROR, "GOAWAY on a stream"));
-        }
-        let Some((&[l0, l1, l2, l3, c0, c1, c2, c3], reason)) = payload.split_first_chunk::<8>() else {
-            return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "GOAWAY too short"));
-        };
-        let last = u32::from_be_bytes([l0, l1, l2, l3]) & frame::STREAM;
-        let code = ErrorCode(u32::from_be_bytes([c0, c1, c2, c3]));
-        let reason = Bytes::copy_from_slice(&reason[..reason.len().min(LONGEST_REASON)]);
-        Ok(FrameOutcome::Event(Event::GoAway { last, code, reason }))
     }
 
     /// §6.9
@@ -573,11 +553,6 @@ impl<T: Default> Connection<T> {
             return Err(connection(ErrorCode::PROTOCOL_ERROR, why));
         }
         Ok(())
-    }
-
-    /// Whether a stream was opened after the last one named in our GOAWAY (§6.8).
-    fn is_beyond_go_away(&self, id: u32) -> bool {
-        self.role == Role::Server && matches!(self.leaving, ShutdownState::Last(last) if id > last)
     }
 
     /// Handles a frame on a closed stream, which costs as much as `length` bytes of data.

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use polyrpc_core::Outbox;
 
 use super::closed_streams::CloseReason;
-use super::connection::{Connection, Event, ShutdownState};
+use super::connection::{Connection, Event};
 use super::frame;
 use super::hpack::Encoder;
-use super::receive::{ARE_YOU_THERE, LEAVING};
+use super::receive::KEEPALIVE_PING;
 use super::settings::PeerSettings;
 use super::status::ErrorCode;
 use super::stream::{Role, SendEnd, State, Stream};
@@ -236,44 +236,7 @@ impl<T: Default> Connection<T> {
     pub fn ping(&mut self, out: &mut Outbox) {
         self.send_settings(out);
         self.pings = self.pings.saturating_add(1);
-        frame::ping(out.buffer(), ARE_YOU_THERE, false);
-    }
-
-    /// Starts a graceful shutdown: sends a GOAWAY, and once the peer has read it, a second one with the last stream
-    /// (RFC 9113, §6.8).
-    pub fn start_go_away(&mut self, out: &mut Outbox) {
-        if self.leaving != ShutdownState::No {
-            return;
-        }
-        self.send_settings(out);
-        self.leaving = ShutdownState::Announced;
-        frame::go_away(out.buffer(), frame::STREAM, ErrorCode::NO_ERROR, "");
-        frame::ping(out.buffer(), LEAVING, false);
-    }
-
-    /// Whether a GOAWAY was sent.
-    pub fn has_sent_go_away(&self) -> bool {
-        self.leaving != ShutdownState::No
-    }
-
-    /// Whether the final GOAWAY was sent: the peer has read the first one, or had the time to.
-    pub fn has_sent_final_go_away(&self) -> bool {
-        matches!(self.leaving, ShutdownState::Last(_))
-    }
-
-    /// Whether the shutdown is complete: nothing remains to be sent, whatever the peer still sends.
-    pub fn is_shut_down(&self) -> bool {
-        matches!(self.leaving, ShutdownState::Last(_))
-            && self.streams.iter().all(|stream| stream.state == State::LocalDone)
-    }
-
-    pub(super) fn send_final_go_away(&mut self, out: &mut Outbox) {
-        if self.leaving == ShutdownState::Announced {
-            self.leaving = ShutdownState::Last(self.last_theirs);
-            // The peer may have opened others by now.
-            self.guard.expect_late_streams(self.whole_window());
-            frame::go_away(out.buffer(), self.last_theirs, ErrorCode::NO_ERROR, "");
-        }
+        frame::ping(out.buffer(), KEEPALIVE_PING, false);
     }
 
     /// Sends the data queued on every stream, as far as the enlarged windows allow: once, however often the peer

@@ -1,5 +1,5 @@
 //! Server side of an HTTP/2 connection. `methods.rs` lists the methods whose calls are held until they are complete;
-//! `audit.rs` asserts invariants.
+//! `invariants.rs` asserts invariants.
 
 mod invariants;
 mod methods;

@@ -1,0 +1,101 @@
+//! GOAWAY (RFC 9113, §6.8): graceful shutdown by two of them, one that ends a failed connection, and the peer's.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use polyrpc_core::Outbox;
+
+use super::connection::{Connection, Event, FrameOutcome, ShutdownState};
+use super::frame::{self, Header};
+use super::status::{ErrorCode, Fault, connection};
+use super::stream::{Role, State};
+
+/// How long a peer may take to answer the PING that shows that it has read our GOAWAY.
+const GO_AWAY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Payload of our PING whose answer shows that the peer has read our GOAWAY.
+pub(super) const GO_AWAY_PING: [u8; 8] = *b"polyrpc!";
+
+/// Limit in bytes of the debug data kept from a peer's GOAWAY.
+const MAX_REASON: usize = 256;
+
+impl<T: Default> Connection<T> {
+    /// Starts a graceful shutdown: sends a GOAWAY, and once the peer has read it, a second one with the last stream
+    /// (RFC 9113, §6.8).
+    pub fn start_go_away(&mut self, out: &mut Outbox) {
+        if self.leaving != ShutdownState::No {
+            return;
+        }
+        self.send_settings(out);
+        self.leaving = ShutdownState::Announced;
+        frame::go_away(out.buffer(), frame::STREAM, ErrorCode::NO_ERROR, "");
+        frame::ping(out.buffer(), GO_AWAY_PING, false);
+    }
+
+    /// Sends the GOAWAY that names the last stream that is processed.
+    pub(super) fn send_final_go_away(&mut self, out: &mut Outbox) {
+        if self.leaving == ShutdownState::Announced {
+            self.leaving = ShutdownState::Last(self.last_theirs);
+            // The peer may have opened others by now.
+            self.guard.expect_late_streams(self.whole_window());
+            frame::go_away(out.buffer(), self.last_theirs, ErrorCode::NO_ERROR, "");
+        }
+    }
+
+    /// Sends the final GOAWAY if the peer has not shown in time that it has read the first one.
+    pub(super) fn finish_go_away(&mut self, now: Duration, out: &mut Outbox) {
+        if self.leaving == ShutdownState::Announced
+            && now.saturating_sub(*self.announced.get_or_insert(now)) >= GO_AWAY_TIMEOUT
+        {
+            self.send_final_go_away(out);
+        }
+    }
+
+    /// Whether a GOAWAY was sent.
+    pub fn has_sent_go_away(&self) -> bool {
+        self.leaving != ShutdownState::No
+    }
+
+    /// Whether the final GOAWAY was sent: the peer has read the first one, or had the time to.
+    pub fn has_sent_final_go_away(&self) -> bool {
+        matches!(self.leaving, ShutdownState::Last(_))
+    }
+
+    /// Whether the shutdown is complete: nothing remains to be sent, whatever the peer still sends.
+    pub fn is_shut_down(&self) -> bool {
+        matches!(self.leaving, ShutdownState::Last(_))
+            && self.streams.iter().all(|stream| stream.state == State::LocalDone)
+    }
+
+    /// Ends the connection with a GOAWAY that carries the reason.
+    #[cold]
+    pub fn abort(&mut self, code: ErrorCode, why: &str, out: &mut Outbox) {
+        self.send_settings(out);
+        // The last stream identifier must not increase (RFC 9113, §6.8).
+        let last = match self.leaving {
+            ShutdownState::Last(last) => last,
+            ShutdownState::No | ShutdownState::Announced => self.last_theirs,
+        };
+        frame::go_away(out.buffer(), last, code, why);
+    }
+
+    /// Whether a stream was opened after the last one named in our GOAWAY.
+    pub(super) fn is_beyond_go_away(&self, id: u32) -> bool {
+        self.role == Role::Server && matches!(self.leaving, ShutdownState::Last(last) if id > last)
+    }
+
+    /// Processes the peer's GOAWAY.
+    pub(super) fn handle_go_away(&mut self, header: Header, payload: &[u8]) -> Result<FrameOutcome, Fault> {
+        self.guard.burst += 1;
+        if header.stream != 0 {
+            return Err(connection(ErrorCode::PROTOCOL_ERROR, "GOAWAY on a stream"));
+        }
+        let Some((&[l0, l1, l2, l3, c0, c1, c2, c3], reason)) = payload.split_first_chunk::<8>() else {
+            return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "GOAWAY too short"));
+        };
+        let last = u32::from_be_bytes([l0, l1, l2, l3]) & frame::STREAM;
+        let code = ErrorCode(u32::from_be_bytes([c0, c1, c2, c3]));
+        let reason = Bytes::copy_from_slice(&reason[..reason.len().min(MAX_REASON)]);
+        Ok(FrameOutcome::Event(Event::GoAway { last, code, reason }))
+    }
+}
