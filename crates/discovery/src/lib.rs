@@ -28,7 +28,7 @@ mod metadata;
 mod registry_url;
 #[cfg(any(feature = "consul", feature = "etcd", feature = "redis", feature = "zookeeper"))]
 #[cfg_attr(not(all(feature = "etcd", feature = "redis", feature = "zookeeper")), allow(dead_code))]
-mod tree;
+mod rpcx_tree;
 #[cfg(feature = "_watch")]
 mod watch;
 

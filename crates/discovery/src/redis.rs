@@ -28,7 +28,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::registry_url::RegistryUrl;
-use crate::tree::{BASE_VALUE, FoundInstances, Tree, attributes, split};
+use crate::rpcx_tree::{BASE_VALUE, FoundInstances, Tree, attributes, split};
 use crate::watch::{self, WatchSource};
 
 /// Redis server.

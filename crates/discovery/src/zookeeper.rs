@@ -20,7 +20,7 @@ use zookeeper_client::{
 };
 
 use crate::registry_url::RegistryUrl;
-use crate::tree::{BASE_VALUE, FoundInstances, Tree, attributes, split};
+use crate::rpcx_tree::{BASE_VALUE, FoundInstances, Tree, attributes, split};
 use crate::watch::{self, WatchSource};
 
 /// ZooKeeper ensemble.

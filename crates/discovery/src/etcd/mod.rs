@@ -24,7 +24,7 @@ use self::api::{Api, KeepAlive, failed};
 use self::proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use self::proto::etcdserverpb::{Compare, PutRequest, RequestOp, TxnRequest, WatchResponse};
 use crate::registry_url::RegistryUrl;
-use crate::tree::{BASE_VALUE, FoundInstances, Tree, attributes, split};
+use crate::rpcx_tree::{BASE_VALUE, FoundInstances, Tree, attributes, split};
 use crate::watch::{self, WatchSource};
 
 /// etcd cluster, with credentials.

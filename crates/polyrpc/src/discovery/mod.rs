@@ -10,8 +10,8 @@
 mod attributes;
 mod instance;
 
-mod from_url;
 mod redacted;
+mod schemes;
 
 mod line;
 mod list;
@@ -50,8 +50,6 @@ pub use self::attributes::Attributes;
 #[cfg(feature = "dns")]
 pub use self::dns::Dns;
 pub use self::file::{file, remote_file};
-pub(crate) use self::from_url::how_to_add;
-pub use self::from_url::{install, open, open_registry};
 pub use self::host_list::host_list;
 pub use self::in_process::InProcess;
 pub use self::instance::{Instance, Network};
@@ -59,6 +57,8 @@ pub use self::list::List;
 #[cfg(feature = "mdns")]
 pub use self::mdns::Mdns;
 pub use self::redacted::redacted;
+pub(crate) use self::schemes::how_to_add;
+pub use self::schemes::{install, open, open_registry};
 
 pub(crate) use self::polled::jittered;
 

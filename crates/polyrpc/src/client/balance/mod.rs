@@ -56,8 +56,8 @@
 mod candidate;
 mod picker;
 
-mod name;
 mod policy;
+mod policy_name;
 
 mod random;
 mod round_robin;

@@ -1,3 +1,5 @@
+//! Opens the discovery that a keyword in the scheme of a URL names: those of this crate, and those that others install.
+
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
