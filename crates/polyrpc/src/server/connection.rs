@@ -360,7 +360,8 @@ impl<'a, S: Session> Connection<'a, S> {
         self.ticked = now;
         self.streams.tick(now);
         self.tick_session();
-        while let Some(due) = self.timeouts.due(now, self.transferred.received, self.transferred.written) {
+        let (received, written) = (self.received(), self.transferred.written);
+        while let Some(due) = self.timeouts.due(now, received, written) {
             match due {
                 TimeoutAction::Close(cause) => return self.time_out(cause),
                 TimeoutAction::Drain => self.registration.connection.send_command(ConnectionCommand::Drain),
@@ -1065,6 +1066,12 @@ impl<'a, S: Session> Connection<'a, S> {
         self.out.len() + self.stream.unwritten()
     }
 
+    /// Returns the number of bytes that this session has received, for its timeouts: those of a WebSocket's frames count
+    /// too, since their data may arrive later.
+    fn received(&self) -> u64 {
+        self.transferred.received + self.stream.websocket_bytes_received()
+    }
+
     /// Returns the number of bytes that this session and the previous ones have sent.
     fn sent(&self) -> u64 {
         self.bytes_before.1 + self.transferred.written
@@ -1160,7 +1167,7 @@ impl<'a, S: Session> Connection<'a, S> {
         };
         let owes = !self.in_flight.is_empty();
         Activity {
-            received: self.transferred.received + self.stream.websocket_bytes_received(),
+            received: self.received(),
             written: self.transferred.written,
             incomplete,
             took: self.transferred.took,

@@ -249,6 +249,18 @@ async fn idle_websocket_is_closed() {
     while socket.next().await.is_some() {}
 }
 
+/// The bytes of frames count as progress. They were missing when that was checked, so that the first check failed.
+#[tokio::test]
+async fn stalled_message_within_a_websocket_closes_its_connection() {
+    let limits = Limits { header_timeout: Duration::from_millis(500), ..Limits::default() };
+    let server = crate::common::serve(Prober::default().server().limits(limits)).await;
+    let mut socket = Socket::open(&server).await;
+    socket.frame(0x82, &HEARTBEAT[..HEARTBEAT.len() - 1]).await;
+    let is_closed = |(cause, count): &(&str, u64)| *cause == "message_timeout" && *count == 1;
+    until(|| server.info().closed_connections.iter().any(is_closed)).await;
+    until(|| server.connections() == 0).await;
+}
+
 #[tokio::test]
 async fn oneway_call_arrives_after_its_client_is_dropped() {
     let prober = Prober::default();
