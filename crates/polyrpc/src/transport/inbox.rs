@@ -119,6 +119,11 @@ impl Inbox {
 
     /// Continues with another buffer, which contains the same bytes.
     fn install(&mut self, buffer: BytesMut) {
+        if self.has_no_buffer() {
+            self.bytes = buffer;
+            self.start = self.bytes.as_ptr().addr();
+            return self.note_extent();
+        }
         let (taken, before) = (self.taken(), self.start);
         let mut replaced = std::mem::replace(&mut self.bytes, buffer);
         let was_large = std::mem::take(&mut self.is_large);
@@ -133,6 +138,11 @@ impl Inbox {
             false if was_large && is_whole(&mut replaced, used, before) => self.spare_large = Some(replaced),
             _ => return_buffer(replaced),
         }
+    }
+
+    /// Whether it has returned its buffer, as after every call of an otherwise idle connection.
+    fn has_no_buffer(&self) -> bool {
+        self.bytes.capacity() == 0 && self.taken() == 0
     }
 
     /// Returns how many bytes were taken from the front of the buffer, to which messages may still refer; 0 if a
@@ -157,7 +167,9 @@ impl Inbox {
 
     fn make_room(&mut self, wanted: usize) {
         let size = if self.flooded && wanted <= SMALL { LARGE } else { SMALL };
-        if self.bytes.is_empty() {
+        if self.has_no_buffer() {
+            self.install(borrow(size));
+        } else if self.bytes.is_empty() {
             // The buffer of a large message would be kept alive by small ones.
             let is_large = self.is_large || self.bytes.capacity() > KEPT;
             if is_large || self.bytes.capacity() < size && !self.reclaim(size) {
