@@ -123,7 +123,7 @@ fn blobs() -> Vec<Vec<u8>> {
 async fn unread(siege: Siege) -> io::Result<Outcome> {
     let mut lines = Vec::new();
     for calls in blobs() {
-        lines.extend(raid_without_reading(&siege, 8, &calls).await?);
+        lines.extend(raid_without_reading(&siege, siege.pick(8, 3), &calls).await?);
     }
     Ok(siege.hold(lines).await)
 }
