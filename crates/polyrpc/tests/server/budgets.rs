@@ -70,10 +70,14 @@ async fn one_connection_cannot_exhaust_the_call_limit() {
     let server = serve(prober.server().limits(Limits { in_flight: 64, ..Limits::default() })).await;
     let greedy: Vec<_> = (0..4).map(|_| ProbeClient::new(client(Protocol::Rpcx, &server))).collect();
     let mut waiting = Vec::new();
-    for n in 0..400 {
+    let mut wait = |n: usize| {
         let probe = greedy[n % 4].clone();
         waiting.push(tokio::spawn(async move { probe.wait("greedy".into()).await }));
-    }
+    };
+    // A connection that is alone may use all: so each has a call before any has many.
+    (0..4).for_each(&mut wait);
+    until(|| server.info().pending_calls == 4).await;
+    (4..400).for_each(wait);
     until(|| refused(&server.info(), "calls") > 0).await;
     let late = ProbeClient::new(client(Protocol::Rpcx, &server));
     let waits = tokio::spawn({
