@@ -38,7 +38,7 @@ impl<T: Default> Connection<T> {
         match header.kind {
             frame::DATA => self.check_window(header)?,
             frame::HEADERS | frame::CONTINUATION => self.check_block(header)?,
-            ..frame::CONTINUATION => {
+            kind if kind < frame::CONTINUATION => {
                 let why = "a long frame of a type whose frames are short";
                 return Err(connection(ErrorCode::FRAME_SIZE_ERROR, why));
             }

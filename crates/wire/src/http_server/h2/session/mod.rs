@@ -82,6 +82,10 @@ pub struct Server {
 }
 
 /// An incomplete request.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "gRPC is the usual case: a box would cost each request an allocation"
+)]
 #[derive(Debug)]
 pub(super) enum Incoming {
     Messages(Messages),
