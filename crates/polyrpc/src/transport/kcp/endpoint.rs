@@ -63,7 +63,7 @@ impl Listener {
     pub(crate) async fn accept(&self) -> io::Result<(transport::Stream, SocketAddr)> {
         let conversation = poll_fn(|cx| self.backlog.poll_next(cx)).await?;
         let peer = conversation.peer();
-        Ok((Stream::new(conversation), peer))
+        Ok((Stream::boxed(conversation), peer))
     }
 
     /// Returns the number of timers that are set.
@@ -147,7 +147,7 @@ async fn start_conversation(
     };
     tokio::spawn(endpoint.run());
     // Closed if this future is dropped.
-    let stream = Stream::new(conversation.clone());
+    let stream = Stream::boxed(conversation.clone());
     conversation.connect();
     poll_fn(|cx| conversation.poll_connected(cx)).await?;
     Ok(stream)

@@ -18,7 +18,7 @@ pub(super) struct Stream {
 struct CloseOnDrop(Arc<Conversation>);
 
 impl Stream {
-    pub(super) fn new(conversation: Arc<Conversation>) -> transport::Stream {
+    pub(super) fn boxed(conversation: Arc<Conversation>) -> transport::Stream {
         transport::Stream::Carried(Box::new(Self { conversation: Arc::new(CloseOnDrop(conversation)) }))
     }
 
