@@ -17,7 +17,7 @@ use crate::layer::{Call, Layer, Next};
 /// Rate limit of calls: a number per second, with bursts after idle time (a token bucket).
 ///
 /// A call above the rate is rejected with the text that rpcx's clients know, `request reached rate limit`
-/// ([`ResourceExhausted`](polyrpc_core::Code::ResourceExhausted); it may be retried elsewhere), or [waits](Self::wait)
+/// ([`ResourceExhausted`](polyrpc_core::Code::ResourceExhausted); it may be retried elsewhere), or [waits](Self::max_wait)
 /// for its turn.
 ///
 /// ```
