@@ -4,6 +4,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use bytes::BytesMut;
 use polyrpc_wire::Protocol;
@@ -50,6 +51,14 @@ async fn limited(place: &Place, client: &Client, limit: usize) -> (Peer, JoinHan
 /// Lets tasks that are ready run.
 async fn run_ready_tasks() {
     for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Waits until the client has failed to connect, and pauses before the next attempt.
+async fn failed_connect(client: &Client) {
+    let Backend::Network(pool) = &client.backend else { panic!("the client has one server") };
+    while pool.next_attempt().is_none_or(|next| next <= Instant::now()) {
         tokio::task::yield_now().await;
     }
 }
@@ -212,7 +221,7 @@ async fn call_takes_a_slot_that_becomes_free_while_the_server_cannot_be_reached(
     let (mut peer, first) = limited(&place, &client, 1).await;
     drop(place);
     let [one, two] = ["One", "Two"].map(|method| tokio::spawn(call(&client, method)));
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    failed_connect(&client).await;
     peer.send_frames("reply 0 y\n").await;
     assert_eq!(first.await.unwrap().unwrap(), "y");
     peer.expect_frames("call 2 One x\n").await;
@@ -232,7 +241,7 @@ async fn call_that_waits_while_the_server_cannot_be_reached_connects_later() {
     let address = place.url().address.to_string();
     drop(place);
     let waiting = tokio::spawn(call(&client, "Waiting"));
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    failed_connect(&client).await;
     assert!(!waiting.is_finished(), "the open connection suffices");
     let place = Place::at(&address).await;
     let mut other = place.accept().await;
