@@ -65,12 +65,9 @@ fn well_known_messages_survive_damage_too() {
     }
 }
 
-/// Half of the stack of a runtime's thread. A level takes several kilobytes without optimization.
-const SMALL_STACK: usize = 1 << 20;
-
 /// Runs on a stack that unlimited recursion would overflow.
 fn on_a_small_stack(run: impl FnOnce() + Send + 'static) {
-    std::thread::Builder::new().stack_size(SMALL_STACK).spawn(run).unwrap().join().unwrap();
+    std::thread::Builder::new().stack_size(256 << 10).spawn(run).unwrap().join().unwrap();
 }
 
 #[test]
