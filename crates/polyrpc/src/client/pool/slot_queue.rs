@@ -31,7 +31,7 @@ struct QueueState<S> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ticket(u64);
 
-/// What a call waited for.
+/// Why a call need not wait any longer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Turn<S> {
     Slot(S),
@@ -39,10 +39,10 @@ pub(super) enum Turn<S> {
     Connect,
 }
 
-/// What a call had when it left the queue.
+/// What a call leaves to the others when it leaves the queue.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "another call waits for it"]
-pub(super) struct Left<S> {
+pub(super) struct Leftover<S> {
     /// Slot that it did not take.
     pub(super) slot: Option<S>,
     /// Whether it was to connect. Another call must be asked now.
@@ -104,7 +104,7 @@ impl<S> SlotQueue<S> {
     }
 
     /// Removes a call.
-    pub(super) fn leave(&self, ticket: Ticket) -> Left<S> {
+    pub(super) fn leave(&self, ticket: Ticket) -> Leftover<S> {
         let mut state = self.lock();
         let waker = state.waiting.remove(&ticket.0);
         let slot = state.handed_out.remove(&ticket.0);
@@ -113,7 +113,7 @@ impl<S> SlotQueue<S> {
         drop(state);
         // As above.
         drop(waker);
-        Left { slot, was_connecting }
+        Leftover { slot, was_connecting }
     }
 
     /// Hands out slots under the queue's lock, and wakes their calls afterwards. No slot may be dropped in `serve`.

@@ -63,7 +63,7 @@ fn call_that_joins_an_empty_queue_is_the_first() {
     let (one, is_first) = queue.join(Waker::noop().clone());
     assert!(is_first);
     assert!(!queue.join(Waker::noop().clone()).1);
-    assert_eq!(queue.leave(one), Left { slot: None, was_connecting: false });
+    assert_eq!(queue.leave(one), Leftover { slot: None, was_connecting: false });
     assert!(!queue.join(Waker::noop().clone()).1);
     queue.serve(|calls| calls.hand_out(2, || 1));
     assert!(queue.is_empty(), "slots that were not taken yet do not hold up others");
@@ -74,13 +74,13 @@ fn call_that_joins_an_empty_queue_is_the_first() {
 fn call_that_leaves_returns_the_slot_that_it_did_not_take() {
     let queue = SlotQueue::default();
     let callers: [_; 3] = callers(&queue);
-    assert_eq!(queue.leave(callers[0].ticket), Left { slot: None, was_connecting: false });
+    assert_eq!(queue.leave(callers[0].ticket), Leftover { slot: None, was_connecting: false });
     queue.serve(|calls| calls.hand_out(1, || 7));
     assert_eq!(callers.each_ref().map(Caller::wakes), [0, 1, 0]);
-    assert_eq!(queue.leave(callers[1].ticket), Left { slot: Some(7), was_connecting: false });
+    assert_eq!(queue.leave(callers[1].ticket), Leftover { slot: Some(7), was_connecting: false });
     queue.serve(|calls| calls.hand_out(1, || 7));
     assert_eq!(callers[2].poll(&queue), Poll::Ready(Turn::Slot(7)));
-    assert_eq!(queue.leave(callers[2].ticket), Left { slot: None, was_connecting: false });
+    assert_eq!(queue.leave(callers[2].ticket), Leftover { slot: None, was_connecting: false });
 }
 
 #[test]
@@ -97,13 +97,13 @@ fn one_call_connects_until_it_leaves_and_gets_slots_meanwhile() {
     queue.serve(|calls| calls.hand_out(1, || 7));
     assert_eq!(callers.each_ref().map(Caller::wakes), [3, 0]);
     assert_eq!(queue.poll_slot(callers[0].ticket, Waker::noop()), Poll::Ready(7));
-    // It connects until it leaves: nobody else may do so at the same time.
+    // Until it leaves the queue, no other call is asked to connect.
     queue.serve(|calls| {
         calls.let_first_connect();
         calls.wake_connecting();
     });
     assert!(callers[1].poll(&queue).is_pending());
-    assert_eq!(queue.leave(callers[0].ticket), Left { slot: None, was_connecting: true });
+    assert_eq!(queue.leave(callers[0].ticket), Leftover { slot: None, was_connecting: true });
     queue.serve(|calls| calls.let_first_connect());
     assert_eq!(callers[1].poll(&queue), Poll::Ready(Turn::Connect));
 }
