@@ -74,7 +74,7 @@ mod glibc {
     /// The least that [`fit_to_budget`] keeps.
     const KEPT_AT_LEAST: libc::c_int = 1 << 20;
 
-    /// What stays free at the end of an arena under load; 0 until a budget is known.
+    /// Bytes that may stay free at the end of an arena under load; 0 before [`fit_to_budget`] is called.
     static KEPT: AtomicI32 = AtomicI32::new(0);
 
     #[inline]

@@ -169,7 +169,7 @@ impl Assembler {
         };
         prefix.check(limit)?;
         let whole = PREFIX + prefix.length;
-        // What is left behind messages that were taken would keep their memory alive as well.
+        // The short rest of a piece would keep the memory of the messages before it alive.
         let is_own_read = self.piece.len() > LARGE && self.piece.len() >= self.pushed / 2;
         if is_own_read && self.held() < whole {
             self.kept += self.piece.len();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::Latency;
 
-/// What was measured of a pair under a case.
+/// Measurements of a pair under a case.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// The case.

@@ -1,4 +1,4 @@
-//! What a connection knows about large messages of its peer.
+//! State of a connection for large messages of its peer.
 
 use super::frame::Header;
 

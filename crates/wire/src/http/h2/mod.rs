@@ -2,12 +2,12 @@
 //!
 //! The messages are opaque here: gRPC and JSON over HTTP/2 are built on it.
 //!
-//! [`Connection`] is the state of one connection (`connection.rs`). `receive.rs` processes received frames (`frame.rs`),
-//! `send.rs` sends them, `go_away.rs` ends the connection. Each stream (`stream.rs`) is kept in a table (`streams.rs`) until it is closed, and remembered
-//! a little longer (`closed_streams.rs`). `message.rs` validates header lists, `settings.rs` holds the SETTINGS of each
-//! side, `status.rs` the error codes. `announce.rs` widens the limits for peers that send much, `long_frame.rs` reads
-//! their frames; `large.rs` is the state of both. `guard.rs` counts abusive behaviour, `clock.rs` handles timeouts,
-//! `invariants.rs` checks invariants.
+//! [`Connection`] is the state of one connection (`connection.rs`). `receive.rs` processes received frames
+//! (`frame.rs`), `send.rs` sends them, `go_away.rs` shuts the connection down. Each stream (`stream.rs`) is kept in a
+//! table (`streams.rs`) until it is closed, and remembered a little longer (`closed_streams.rs`). `message.rs`
+//! validates header lists, `settings.rs` holds the SETTINGS of each side, `status.rs` the error codes. `announce.rs`
+//! widens the limits for peers that send much, `long_frame.rs` reads their frames; `large.rs` is the state of both.
+//! `guard.rs` counts abusive behaviour, `clock.rs` handles timeouts, `invariants.rs` checks invariants.
 
 mod announce;
 mod clock;
