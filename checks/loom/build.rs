@@ -6,7 +6,7 @@ use std::{env, fs};
 
 /// Modules of `crates/polyrpc/src`, and what is added to them for the models.
 const MODULES: [(&str, &str); 5] = [
-    ("memory_budget.rs", ""),
+    ("memory_budget/mod.rs", ""),
     ("call/streaming/notify.rs", ""),
     ("client/cluster/retry_budget.rs", ""),
     ("client/connection/pending.rs", ""),

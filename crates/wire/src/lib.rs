@@ -15,7 +15,7 @@
 //! Shared types are in `polyrpc-core`; message formats are in `polyrpc-payload`.
 //!
 //! Each protocol is a folder with the same file names: `frame.rs` (the bytes), `session.rs` (the state machine, both
-//! sides), `status.rs` (its codes), `tests.rs`, `README.md`.
+//! sides), `status.rs` (its codes), `tests`, `README.md`.
 //!
 //! Protocols over HTTP are layered: [`http`] contains the basics of HTTP, and calls as plain HTTP; [`grpc`] with
 //! [Connect](grpc::connect), and [`grpc_web`] build on it; [`http_server`] answers all of them on one connection.

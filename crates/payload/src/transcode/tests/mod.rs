@@ -32,4 +32,4 @@ fn again(of: &Message, format: Format, text: &str) -> Result<String, Error> {
 }
 
 /// Every kind of field, in every form of declaration.
-const RICH: &str = include_str!("tests/rich.proto");
+const RICH: &str = include_str!("rich.proto");

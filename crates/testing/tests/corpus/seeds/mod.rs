@@ -463,7 +463,7 @@ fn descriptors() -> Seeds {
 
 /// `rich.proto` of the transcoder's tests with its imports, for its targets.
 pub(crate) fn rich() -> Vec<u8> {
-    compile(include_str!("../../../payload/src/transcode/tests/rich.proto"))
+    compile(include_str!("../../../../payload/src/transcode/tests/rich.proto"))
 }
 
 fn compile(source: &str) -> Vec<u8> {
