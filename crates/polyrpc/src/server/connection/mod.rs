@@ -1,3 +1,5 @@
+mod memory;
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -19,7 +21,6 @@ use super::call_record::CallRecord;
 use super::connection_timeouts::{Activity, ConnectionTimeouts, IncompletePart, TimeoutAction};
 use super::connections::{ConnectionCommand, ConnectionGuard, ConnectionPhase, ServerPush};
 use super::dispatch::{CallEnvironment, Dispatcher, FirstPoll, HeadDecision, Rejection};
-
 use super::fairness::FairnessBudget;
 use super::hook_chain::RedirectedNames;
 use super::in_flight::{Delivery, FinishedCall, InFlight, RunningCall};
@@ -32,7 +33,7 @@ use super::tick::{TICK, ticks};
 use super::topics::Subscriptions;
 use super::unsupported_metadata;
 use crate::call::{AcceptedStreams, CallSite, Calls, ConnectionFacts, Outcome, OutcomeKind};
-use crate::memory_budget::{self, Account};
+use crate::memory_budget::Account;
 use crate::propagation::CallScope;
 use crate::transport::{Inbox, UpgradableStream, scratch};
 
@@ -233,13 +234,6 @@ const LOOK_AT_STREAMS: u32 = 16;
 
 /// How long a draining server waits for messages that its peers have started to send, in ticks: 2 s.
 const DRAIN_PATIENCE: u32 = 8;
-
-/// Replies of at least this size are accepted only if the memory budget has room for them.
-const LARGE_REPLY: usize = 64 << 10;
-
-fn reply_length(reply: &Reply) -> usize {
-    reply.attachment.len() + reply.result.as_ref().map_or(0, |message| message.len())
-}
 
 impl<S: Session + Send> Driver for Connection<'_, S> {
     fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<SessionEnd> {
@@ -617,11 +611,6 @@ impl<'a, S: Session> Connection<'a, S> {
         self.give_up();
     }
 
-    /// Whether the connection holds more than its share of the memory budget.
-    fn is_over_share(&self) -> bool {
-        self.account.is_over_share()
-    }
-
     /// Reports heartbeats that the session has answered itself to the hooks.
     fn report_heartbeats(&mut self) {
         let hooks = &self.listener.server.hooks;
@@ -784,34 +773,6 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    /// Accounts for a large reply, or replaces it by a failure if the memory budget has no room for it.
-    #[inline]
-    fn bound_reply(&mut self, reply: &mut Reply) {
-        let length = reply_length(reply);
-        if length >= LARGE_REPLY {
-            self.bound_large_reply(length, reply);
-        }
-    }
-
-    #[cold]
-    fn bound_large_reply(&mut self, length: usize, reply: &mut Reply) {
-        self.fairness.record_reply(length);
-        // The request may have been released by now.
-        self.report_held();
-        // Many calls may have been pending when their replies began to be unread: they leave room for others.
-        let unread = self.unwritten() + self.session.unsent();
-        let room = match unread >= self.listener.server.limits.unsent {
-            true => self.account.remaining_share(),
-            false => self.account.remaining(),
-        };
-        if length <= room {
-            self.account.add_unread(length);
-            return self.account.charge(length);
-        }
-        self.registration.connection.refused(Refusal::Memory);
-        *reply = Reply::failure(memory_budget::exhausted());
-    }
-
     #[cold]
     fn answer_refused(&mut self, ticket: S::Ticket, status: Status) {
         if self.session.reject(ticket, status, &mut self.out) {
@@ -864,7 +825,7 @@ impl<'a, S: Session> Connection<'a, S> {
             call_record.set_outcome(&outcome);
         }
         if let OutcomeKind::Reply(reply) = &outcome.0 {
-            self.account.add_unread(reply_length(reply));
+            self.account.add_unread(memory::reply_length(reply));
         }
         let closes = matches!(outcome.0, OutcomeKind::CloseConnection);
         match outcome.0 {
@@ -1034,14 +995,6 @@ impl<'a, S: Session> Connection<'a, S> {
         self.has_write_backlog() || crowded && self.streams.is_empty() || self.dispatch.is_authenticating()
     }
 
-    /// Whether reading is paused because the connection holds more than its share of the memory budget. If it mostly
-    /// holds data that waits for the peer's windows, it must read the window updates; if mostly subscriptions, it must
-    /// notice that the peer leaves. So it can hold at most as much again meanwhile.
-    fn is_read_paused(&self) -> bool {
-        self.is_over_share()
-            && self.session.unsent() + self.subscriptions.held_bytes() <= self.account.bytes() / 2
-    }
-
     /// Whether a draining connection whose calls are answered may end.
     fn is_drained(&self) -> bool {
         match self.session.keep_reason() {
@@ -1133,20 +1086,6 @@ impl<'a, S: Session> Connection<'a, S> {
             && self.streams.is_empty()
             && self.unwritten() == 0
             && self.session.unsent() == 0
-    }
-
-    /// Reports the memory that the connection holds. Ends it if that exceeds the quota.
-    fn report_held(&mut self) {
-        let unsent = self.session.unsent();
-        self.account.report_output(self.sent(), self.unwritten(), unsent);
-        let within = self.session.buffered() + unsent;
-        let held = self.inbox.buffered_bytes() + self.stream.buffered_bytes() + self.out.len() + within;
-        // What calls and streams keep are mostly slices of the pinned buffers: each byte counts once.
-        let held = held + self.inbox.pinned_bytes().saturating_sub(self.account.kept());
-        self.account.report_held(held);
-        if self.account.exceeds_quota() {
-            self.registration.connection.close(Closing::Memory);
-        }
     }
 
     fn activity(&self) -> Activity {
