@@ -33,6 +33,11 @@ pub(crate) fn code_of(number: i32) -> Option<Code> {
     row(number).map(|row| row.code)
 }
 
+/// Returns whether a call that failed with `number` may be retried, if it is one of brpc's.
+pub(crate) fn retry_of(number: i32) -> Option<Retry> {
+    row(number).map(|row| row.retry)
+}
+
 fn row(number: i32) -> Option<&'static Row> {
     TABLE.iter().find(|row| row.number == number)
 }

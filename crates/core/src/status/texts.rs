@@ -1,4 +1,5 @@
-//! Recognition of failures in protocols that transmit only a text.
+//! Recognition of failures by their text: in protocols that transmit nothing else, and where a code does not say whether a
+//! handler was started.
 
 use crate::{Code, Retry, Status};
 
@@ -31,6 +32,37 @@ pub fn read(text: String, table: &[(Text, Code)]) -> Status {
     if is_too_large { status.with_retry(Retry::Never) } else { status }
 }
 
+/// Returns a failure that the peer sent as one of gRPC's codes and a text.
+///
+/// UNAVAILABLE and RESOURCE_EXHAUSTED do not say whether a handler was started (gRPC `doc/statuscodes.md`: it is not always
+/// safe to retry). Such a call is retried only if it is idempotent, unless the text is one that servers send instead of
+/// starting it.
+#[cold]
+pub fn received(code: Code, text: String) -> Status {
+    let retry = match code {
+        Code::Unavailable | Code::ResourceExhausted if text.starts_with(TOO_LARGE) => Retry::Never,
+        Code::Unavailable | Code::ResourceExhausted if is_rejection(&text) => Retry::Elsewhere,
+        Code::Unavailable | Code::ResourceExhausted | Code::Aborted => Retry::IfIdempotent,
+        _ => Retry::Never,
+    };
+    Status::new(code, text).with_retry(retry).into_remote()
+}
+
+/// Whether a server sends this text instead of starting a call.
+fn is_rejection(text: &str) -> bool {
+    REJECTIONS.iter().any(|known| known.covers(text))
+}
+
+/// Texts of rejections. Those of limits are brpc's (`policy/baidu_rpc_protocol.cpp`) and rpcx's (`server/errors.go`), which
+/// our servers send in any protocol; the next is that of our servers alone.
+const REJECTIONS: &[Text] = &[
+    Text::Begins("Reached server's max_concurrency="),
+    Text::Begins("Reached the method's max_concurrency="),
+    Text::Begins("reached the limit of "),
+    Text::Is("request reached rate limit"),
+    Text::Is("the server is shutting down"),
+];
+
 /// Begins the text of a request that exceeds a limit of the server.
 pub const TOO_LARGE: &str = "the request is too large: ";
 
@@ -46,3 +78,22 @@ const OURS: &[(Text, Code)] = &[
     // A rejected credential, if the authenticator supplies no text.
     (Text::Is("unauthenticated"), Code::Unauthenticated),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_rejections_are_retried_although_the_call_is_not_idempotent() {
+        let retry = |code, text: &str| received(code, text.to_owned()).retry();
+        for code in [Code::Unavailable, Code::ResourceExhausted] {
+            assert_eq!(retry(code, "the disk is full"), Retry::IfIdempotent);
+            assert_eq!(retry(code, ""), Retry::IfIdempotent);
+            assert_eq!(retry(code, "Reached server's max_concurrency=8"), Retry::Elsewhere);
+            assert_eq!(retry(code, "the request is too large: 9 bytes"), Retry::Never);
+        }
+        assert_eq!(retry(Code::Unavailable, "the server is shutting down"), Retry::Elsewhere);
+        assert_eq!(retry(Code::Aborted, "the server is shutting down"), Retry::IfIdempotent);
+        assert_eq!(retry(Code::Internal, "Reached server's max_concurrency=8"), Retry::Never);
+    }
+}

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use polyrpc_core::digits::{hexadecimal, put_decimal};
 use polyrpc_core::session::NotFound;
+use polyrpc_core::status::texts;
 use polyrpc_core::{Call, Code, Fault, Metadata, Retry, Scope, Status};
 
 use super::{coding, metadata};
@@ -55,8 +56,7 @@ pub(super) fn read(number: &[u8], message: Option<&[u8]>, details: Bytes) -> Res
         // An unknown number maps to UNKNOWN (`doc/statuscodes.md`), whatever its text.
         _ => {
             let code = parsed.and_then(code).unwrap_or(Code::Unknown);
-            let status = Status::new(code, message.map_or(String::new(), decode));
-            Err(status.with_details(details).into_remote())
+            Err(texts::received(code, message.map_or(String::new(), decode)).with_details(details))
         }
     }
 }
@@ -72,7 +72,7 @@ pub(super) fn from_http(status: u16) -> Status {
         429 | 502 | 503 | 504 => Code::Unavailable,
         _ => Code::Unknown,
     };
-    Status::new(code, format!("the server answered with HTTP status {status} and no grpc-status"))
+    texts::received(code, format!("the server answered with HTTP status {status} and no grpc-status"))
 }
 
 /// Maps the error code of a reset by the peer.

@@ -543,7 +543,7 @@ impl Response {
         }
         let json_failure = failure::read(body)?;
         // The HTTP status determines more precisely whether to retry.
-        let read = status::read(self.status, self.error_code, String::new());
+        let read = status::read(self.status, self.error_code, json_failure.message().to_owned());
         let json_failure = if read.code() == json_failure.code() {
             json_failure.with_retry(read.retry())
         } else {

@@ -36,7 +36,7 @@ pub(super) fn from_code(code: u8, text: &str) -> Status {
         _ => {
             let known = CODES.iter().find(|(number, _)| *number == code);
             let code = known.map_or(Code::Unknown, |(_, code)| *code);
-            Status::new(code, text.to_owned()).into_remote()
+            texts::received(code, text.to_owned())
         }
     }
 }

@@ -4,6 +4,7 @@ use base64::Engine;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD_NO_PAD};
 use polyrpc_core::session::NotFound;
+use polyrpc_core::status::texts;
 use polyrpc_core::{Call, Code, Fault, Status};
 use serde_json::{Map, Value, json};
 
@@ -78,7 +79,7 @@ pub(crate) fn read(error: &Value, fallback: Code) -> Option<Status> {
         code.and_then(Value::as_str).and_then(|name| CODES.iter().find(|(_, known, _)| *known == name));
     let code = known.map_or(fallback, |(code, ..)| *code);
     let message = message.and_then(Value::as_str).unwrap_or_default().to_owned();
-    let status = Status::new(code, message).into_remote();
+    let status = texts::received(code, message);
     let details = error.get("details").and_then(Value::as_array);
     Some(
         details
@@ -110,11 +111,8 @@ pub(crate) fn from_http(http: u16) -> Code {
 /// Returns the failure of a response with this HTTP status and no failure in its body.
 #[cold]
 pub(crate) fn bare(http: u16) -> Status {
-    Status::new(
-        from_http(http),
-        format!("the server answered with HTTP status {http} and no error of Connect"),
-    )
-    .with_fault(Fault::Peer)
+    let text = format!("the server answered with HTTP status {http} and no error of Connect");
+    texts::received(from_http(http), text).with_fault(Fault::Peer)
 }
 
 /// Prefix of a type's name in its URL.

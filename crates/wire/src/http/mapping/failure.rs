@@ -11,6 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use polyrpc_core::protobuf::{Reader, WireType, put_tag, put_varint};
+use polyrpc_core::status::texts;
 use polyrpc_core::{Code, Json, Status};
 use serde::Deserialize;
 use serde_json::json;
@@ -74,7 +75,7 @@ pub(crate) fn read(body: &[u8]) -> Option<Status> {
         .map(|detail| Some((text(detail, "@type")?, STANDARD.decode(text(detail, "value")?).ok()?)))
         .collect();
     let details = details.unwrap_or_default();
-    let status = Status::new(code, failure.message);
+    let status = texts::received(code, failure.message);
     if details.is_empty() {
         return Some(status);
     }

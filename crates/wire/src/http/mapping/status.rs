@@ -5,11 +5,13 @@
 
 pub(super) use crate::brpc_status::{ELOGOFF, ENOMETHOD, EREQUEST, ERPCAUTH};
 
+use polyrpc_core::status::texts;
 use polyrpc_core::{Code, Retry, Status};
 
 use crate::brpc_status::{
     EAGAIN, EBUSY, ECANCELED, EEXIST, EHOSTDOWN, EINTERNAL, EINVAL, EIO, ELIMIT, ENOENT, ENOSERVICE,
     EOVERCROWDED, EPERM, ERANGE, ERESPONSE, ERPCTIMEDOUT, ESRCH, ETIMEDOUT, code_of, number, number_of,
+    retry_of,
 };
 use crate::http::head::WriteHead;
 
@@ -47,14 +49,18 @@ pub(super) fn fields(http: u16, status: &Status, head: &mut impl WriteHead) {
 pub(crate) fn read(http: u16, number: Option<i32>, text: String) -> Status {
     // A number without an HTTP status of its own is less specific than the received status.
     let code = number.filter(|number| http_of(*number).is_some()).and_then(code_of);
-    let status = Status::new(code.unwrap_or_else(|| meaning(http)), text);
-    let status = match (http, status.code()) {
+    let status = texts::received(code.unwrap_or_else(|| meaning(http)), text);
+    let status = match number {
+        // The number may say that the call was not started.
+        Some(number) => match retry_of(number) {
+            Some(retry) if code.is_some() => status.with_number(number).with_retry(retry),
+            _ => status.with_number(number),
+        },
+        None => status,
+    };
+    match (http, status.code()) {
         (413, Code::ResourceExhausted) => status.with_retry(Retry::Never),
         _ => status,
-    };
-    match number {
-        Some(number) => status.with_number(number),
-        None => status,
     }
 }
 
