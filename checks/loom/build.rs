@@ -5,10 +5,13 @@ use std::path::Path;
 use std::{env, fs};
 
 /// Modules of `crates/polyrpc/src`, and what is added to them for the models.
-const MODULES: [(&str, &str); 5] = [
+const MODULES: [(&str, &str); 8] = [
     ("memory_budget/mod.rs", ""),
+    ("memory_budget/expected.rs", ""),
     ("call/streaming/notify.rs", ""),
+    ("client/retryable.rs", ""),
     ("client/cluster/retry_budget.rs", ""),
+    ("client/connection/call_counts.rs", ""),
     ("client/connection/pending.rs", ""),
     (
         "server/turn_queue.rs",
@@ -32,16 +35,28 @@ fn main() {
         println!("cargo::rerun-if-changed={}", path.display());
         let source = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let (code, _tests) = source.split_once("\n#[cfg(test)]\nmod tests").unwrap_or((&source, ""));
-        // An included file has no documentation of its own.
-        let code: String =
-            code.lines().filter(|line| !line.starts_with("//!")).map(|line| format!("{line}\n")).collect();
-        let name = Path::new(module).file_name().expect("a file");
-        // loom's atomics have no `get_mut`.
-        let code =
-            code.replace("std::sync::", "crate::sync::").replace("*self.calls.get_mut()", "self.calls()");
-        let code = code
-            .replace("*self.streams.get_mut()", "self.streams()")
-            .replace("pub(super) fn", "pub(crate) fn");
-        fs::write(Path::new(&out).join(name), code + more).expect("OUT_DIR is writable");
+        // A folder's `mod.rs` is copied under the folder's name.
+        let name = module.strip_suffix("/mod.rs").map_or(module.to_owned(), |folder| format!("{folder}.rs"));
+        let name = Path::new(&name).file_name().expect("a file");
+        fs::write(Path::new(&out).join(name), with_loom(code) + more).expect("OUT_DIR is writable");
+    }
+}
+
+fn with_loom(code: &str) -> String {
+    // An included file has no documentation of its own.
+    let lines = code.lines().filter(|line| !line.starts_with("//!"));
+    let code: String = lines.map(|line| lazy_static(line) + "\n").collect();
+    // loom's atomics have no `get_mut`.
+    code.replace("std::sync::", "crate::sync::")
+        .replace("*self.calls.get_mut()", "self.calls()")
+        .replace("*self.streams.get_mut()", "self.streams()")
+        .replace("pub(super)", "pub(crate)")
+}
+
+/// loom's locks and atomics are not created at compile time, but once in every run of a model.
+fn lazy_static(line: &str) -> String {
+    match line.trim_start().strip_prefix("static ") {
+        Some(rest) => format!("loom::lazy_static! {{ static ref {rest} }}"),
+        None => line.to_owned(),
     }
 }

@@ -8,8 +8,13 @@
 
 /// What the modules use of `std::sync`.
 mod sync {
-    pub(crate) use loom::sync::{Mutex, MutexGuard, atomic};
-    pub(crate) use std::sync::{Arc, PoisonError};
+    pub(crate) use loom::sync::atomic;
+    pub(crate) use std::sync::{Arc, OnceLock, PoisonError, Weak};
+}
+
+/// The locks, which record no contention here.
+mod contention {
+    pub(crate) use loom::sync::{Mutex, MutexGuard};
 }
 
 mod memory_budget {
@@ -25,6 +30,10 @@ mod call {
 }
 
 mod client {
+    mod retryable {
+        include!(concat!(env!("OUT_DIR"), "/retryable.rs"));
+    }
+
     pub(super) mod cluster {
         pub(in crate::client) mod retry_budget {
             include!(concat!(env!("OUT_DIR"), "/retry_budget.rs"));
@@ -32,6 +41,10 @@ mod client {
     }
 
     pub(super) mod connection {
+        mod call_counts {
+            include!(concat!(env!("OUT_DIR"), "/call_counts.rs"));
+        }
+
         pub(in crate::client) mod pending {
             include!(concat!(env!("OUT_DIR"), "/pending.rs"));
         }

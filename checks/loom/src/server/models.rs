@@ -17,10 +17,10 @@ fn bounded(model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-fn account(id: u64, server: &Arc<SharedUsage>, peer: &Arc<SharedUsage>) -> Account {
+fn account(server: &Arc<SharedUsage>, peer: &Arc<SharedUsage>) -> Account {
     let all = Quota { bytes: 1 << 20, calls: 100, streams: 100 };
     let quotas = Quotas { server: all, peer: all, connection: all };
-    Account::new(id, Arc::new(quotas), server.clone(), peer.clone())
+    Account::new(Arc::new(quotas), server.clone(), peer.clone())
 }
 
 /// A stream notifies its connection while that goes to sleep: it is woken, or has seen the notification before.
@@ -28,7 +28,7 @@ fn account(id: u64, server: &Arc<SharedUsage>, peer: &Arc<SharedUsage>) -> Accou
 fn notification_of_a_stream_is_never_missed() {
     bounded(|| {
         let usage = Arc::default();
-        let notify = Arc::new(StreamNotify::new(Arc::new(account(1, &usage, &usage))));
+        let notify = Arc::new(StreamNotify::new(Arc::new(account(&usage, &usage))));
         let streams: Vec<_> = [7, 8]
             .map(|stream| {
                 let notify = notify.clone();
@@ -58,13 +58,13 @@ fn counts_of_calls_in_flight_return_to_zero() {
     bounded(|| {
         let (server, peer) = (Arc::<SharedUsage>::default(), Arc::<SharedUsage>::default());
         let other = {
-            let account = account(1, &server, &peer);
+            let account = account(&server, &peer);
             thread::spawn(move || {
                 account.add_call();
                 account.remove_call();
             })
         };
-        let own = account(2, &server, &peer);
+        let own = account(&server, &peer);
         own.add_call();
         own.add_stream();
         own.remove_call();
@@ -82,7 +82,7 @@ fn counts_of_calls_in_flight_return_to_zero() {
 fn bytes_charged_while_a_connection_closes_are_released() {
     loom::model(|| {
         let (server, peer) = (Arc::<SharedUsage>::default(), Arc::<SharedUsage>::default());
-        let account = Arc::new(account(1, &server, &peer));
+        let account = Arc::new(account(&server, &peer));
         let stream = {
             let account = account.clone();
             thread::spawn(move || {
