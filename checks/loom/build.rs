@@ -5,7 +5,7 @@ use std::path::Path;
 use std::{env, fs};
 
 /// Modules of `crates/polyrpc/src`, and what is added to them for the models.
-const MODULES: [(&str, &str); 8] = [
+const MODULES: [(&str, &str); 10] = [
     ("memory_budget/mod.rs", ""),
     ("memory_budget/expected.rs", ""),
     ("call/streaming/notify.rs", ""),
@@ -13,6 +13,8 @@ const MODULES: [(&str, &str); 8] = [
     ("client/cluster/retry_budget.rs", ""),
     ("client/connection/call_counts.rs", ""),
     ("client/connection/pending.rs", ""),
+    ("client/pool/open_connections.rs", ""),
+    ("client/pool/slot_queue/mod.rs", ""),
     (
         "server/turn_queue.rs",
         "impl<C> TurnQueue<C> {

@@ -1,7 +1,7 @@
 //! Models of the state that polyrpc shares between tasks and threads. loom runs each with every interleaving of its threads
 //! that the memory model allows.
 //!
-//! The modules are those of `crates/polyrpc`, copied by `build.rs`.
+//! The modules are those of `crates/polyrpc`, copied by `build.rs`. Those in files are reduced to what the copies use.
 
 #![allow(dead_code, reason = "the models use a part of each module")]
 #![allow(rustdoc::private_intra_doc_links, rustdoc::broken_intra_doc_links)]
@@ -41,6 +41,9 @@ mod client {
     }
 
     pub(super) mod connection {
+        pub(in crate::client) mod any_connection;
+        pub(in crate::client) mod call_slot;
+
         mod call_counts {
             include!(concat!(env!("OUT_DIR"), "/call_counts.rs"));
         }
@@ -48,6 +51,19 @@ mod client {
         pub(in crate::client) mod pending {
             include!(concat!(env!("OUT_DIR"), "/pending.rs"));
         }
+    }
+
+    mod pool {
+        mod open_connections {
+            include!(concat!(env!("OUT_DIR"), "/open_connections.rs"));
+        }
+
+        mod slot_queue {
+            include!(concat!(env!("OUT_DIR"), "/slot_queue.rs"));
+        }
+
+        #[cfg(test)]
+        mod models;
     }
 
     #[cfg(test)]
@@ -61,4 +77,12 @@ mod server {
 
     #[cfg(test)]
     mod models;
+}
+
+/// Every interleaving with at most two preemptions: all of them would take hours.
+#[cfg(test)]
+fn bounded(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(model);
 }

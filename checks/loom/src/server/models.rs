@@ -7,15 +7,9 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
 use super::turn_queue::{TakeTurns, Turn, TurnQueue};
+use crate::bounded;
 use crate::call::streaming::notify::StreamNotify;
 use crate::memory_budget::{Account, Quota, Quotas, SharedUsage};
-
-/// Every interleaving with at most two preemptions: all of them would take hours.
-fn bounded(model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.check(model);
-}
 
 fn account(server: &Arc<SharedUsage>, peer: &Arc<SharedUsage>) -> Account {
     let all = Quota { bytes: 1 << 20, calls: 100, streams: 100 };
