@@ -23,12 +23,12 @@ mod lenient_list;
 #[cfg(feature = "_http")]
 #[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
 mod metadata;
-#[cfg(feature = "_watch")]
-#[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
-mod registry_url;
 #[cfg(any(feature = "consul", feature = "etcd", feature = "redis", feature = "zookeeper"))]
 #[cfg_attr(not(all(feature = "etcd", feature = "redis", feature = "zookeeper")), allow(dead_code))]
 mod rpcx_tree;
+#[cfg(feature = "_watch")]
+#[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
+mod url_parts;
 #[cfg(feature = "_watch")]
 mod watch;
 

@@ -27,8 +27,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use crate::registry_url::RegistryUrl;
 use crate::rpcx_tree::{BASE_VALUE, FoundInstances, Tree, attributes, split};
+use crate::url_parts::UrlParts;
 use crate::watch::{self, WatchSource};
 
 /// Redis server.
@@ -81,19 +81,19 @@ impl fmt::Debug for Redis {
 
 /// Opens the discovery of a service for the rest of a `redis://` URL.
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
-    let place = RegistryUrl::parse(place)?;
+    let place = UrlParts::parse(place)?;
     let (base, service) = split(&place)?;
     Ok(Box::new(open(&place)?.service(&base, &service)))
 }
 
 /// Opens the registry for the rest of a `redis://` URL.
 pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
-    let place = RegistryUrl::parse(place)?;
+    let place = UrlParts::parse(place)?;
     let slash = if place.settings.value("slash") == Some("false") { "" } else { "/" };
     Ok(Box::new(open(&place)?.registrar(&format!("{slash}{}", place.path.join("/")))))
 }
 
-fn open(place: &RegistryUrl) -> Result<Redis, Status> {
+fn open(place: &UrlParts) -> Result<Redis, Status> {
     place.only(&PARAMETERS)?;
     let db = place.settings.value("db").unwrap_or("0");
     Redis::new(&format!("redis://{}/{db}", place.hosts)).map_err(polyrpc::Error::into_status)

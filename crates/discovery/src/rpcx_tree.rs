@@ -4,7 +4,7 @@
 use polyrpc::Status;
 use polyrpc::discovery::{Advertisement, Attributes, Instance};
 
-use crate::registry_url::RegistryUrl;
+use crate::url_parts::UrlParts;
 
 /// Value of the base path in rpcx.
 pub(crate) const BASE_VALUE: &str = "rpcx_path";
@@ -94,7 +94,7 @@ impl FoundInstances {
 }
 
 /// Splits a URL's path into base path and service: `/rpcx_test/Arith`.
-pub(crate) fn split(place: &RegistryUrl) -> Result<(String, String), Status> {
+pub(crate) fn split(place: &UrlParts) -> Result<(String, String), Status> {
     match place.path.split_last() {
         Some((service, base)) => Ok((base.join("/"), service.clone())),
         None => Err(Status::invalid_argument("which service? want host:port/base/Service")),

@@ -19,8 +19,8 @@ use zookeeper_client::{
     Acls, AddWatchMode, Client, CreateMode, Error, EventType, PersistentWatcher, SessionState,
 };
 
-use crate::registry_url::RegistryUrl;
 use crate::rpcx_tree::{BASE_VALUE, FoundInstances, Tree, attributes, split};
+use crate::url_parts::UrlParts;
 use crate::watch::{self, WatchSource};
 
 /// ZooKeeper ensemble.
@@ -62,18 +62,18 @@ fn rooted(base: &str) -> Tree {
 
 /// Opens the discovery of a service for the rest of a `zookeeper://` URL.
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
-    let place = RegistryUrl::parse(place)?;
+    let place = UrlParts::parse(place)?;
     let (base, service) = split(&place)?;
     Ok(Box::new(open(&place)?.service(&base, &service)))
 }
 
 /// Opens the registry for the rest of a `zookeeper://` URL.
 pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
-    let place = RegistryUrl::parse(place)?;
+    let place = UrlParts::parse(place)?;
     Ok(Box::new(open(&place)?.registrar(&place.path.join("/"))))
 }
 
-fn open(place: &RegistryUrl) -> Result<ZooKeeper, Status> {
+fn open(place: &UrlParts) -> Result<ZooKeeper, Status> {
     place.only(&[])?;
     match place.hosts.is_empty() {
         true => Err(Status::invalid_argument("where is ZooKeeper? want zookeeper://host:port")),

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use super::{Consul, Index};
 use crate::http::ANSWER;
 use crate::lenient_list::{self, LenientList};
-use crate::registry_url::path;
 use crate::rpcx_tree::attributes;
+use crate::url_parts::path;
 use crate::watch::{self, WatchSource};
 
 /// rpcx's keys under one path: `base/Service/network@host:port`, each with the instance's attributes as its value

@@ -33,7 +33,7 @@ pub use self::keys::{KeyDiscovery, Keys};
 pub use self::services::{ServiceDiscovery, Services};
 
 use crate::http::{ANSWER, Http, HttpResponse};
-use crate::registry_url::RegistryUrl;
+use crate::url_parts::UrlParts;
 
 /// Consul's HTTP API, of an agent or a server.
 ///
@@ -201,7 +201,7 @@ impl fmt::Debug for Consul {
 
 /// Opens the discovery of a service for the rest of a `consul://` URL.
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
-    let place = RegistryUrl::parse(place)?;
+    let place = UrlParts::parse(place)?;
     place.only(&PARAMETERS)?;
     let (service, base) = match place.path.split_last() {
         Some((service, base)) => (service.clone(), base.join("/")),
@@ -225,7 +225,7 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
 
 /// Opens the registry for the rest of a `consul://` URL.
 pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
-    let place = RegistryUrl::parse(place)?;
+    let place = UrlParts::parse(place)?;
     place.only(&PARAMETERS)?;
     let consul = open(&place)?;
     let base = place.path.join("/");
@@ -238,12 +238,12 @@ pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
     }
 }
 
-fn open(place: &RegistryUrl) -> Result<Consul, Status> {
+fn open(place: &UrlParts) -> Result<Consul, Status> {
     let consul = Consul::new(&place.origins()).and_then(Consul::with_token_from_env);
     configure(consul.map_err(polyrpc::Error::into_status)?, place)
 }
 
-fn configure(mut consul: Consul, place: &RegistryUrl) -> Result<Consul, Status> {
+fn configure(mut consul: Consul, place: &UrlParts) -> Result<Consul, Status> {
     if let Some(token) = place.settings.value("token") {
         consul = consul.token(token).map_err(polyrpc::Error::into_status)?;
     }
@@ -253,7 +253,7 @@ fn configure(mut consul: Consul, place: &RegistryUrl) -> Result<Consul, Status> 
     Ok(consul)
 }
 
-fn healthy(consul: &Consul, service: &str, place: &RegistryUrl) -> Box<dyn Discover> {
+fn healthy(consul: &Consul, service: &str, place: &UrlParts) -> Box<dyn Discover> {
     let found = consul.services().service(service);
     Box::new(match place.settings.value("tag") {
         Some(tag) => found.tag(tag),

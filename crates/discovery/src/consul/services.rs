@@ -14,7 +14,7 @@ use super::{Consul, Index};
 use crate::http::ANSWER;
 use crate::lenient_list::{self, LenientList};
 use crate::metadata::{changed, from_map, to_map};
-use crate::registry_url::segment;
+use crate::url_parts::segment;
 use crate::watch::{self, WatchSource};
 
 /// Consul's service catalogue. A server is registered with the local agent, with a TTL check that must be renewed;

@@ -23,8 +23,8 @@ use tokio::sync::Mutex;
 use self::api::{Api, KeepAlive, failed};
 use self::proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use self::proto::etcdserverpb::{Compare, PutRequest, RequestOp, TxnRequest, WatchResponse};
-use crate::registry_url::RegistryUrl;
 use crate::rpcx_tree::{BASE_VALUE, FoundInstances, Tree, attributes, split};
+use crate::url_parts::UrlParts;
 use crate::watch::{self, WatchSource};
 
 /// etcd cluster, with credentials.
@@ -72,20 +72,20 @@ impl fmt::Debug for Etcd {
 
 /// Opens the discovery of a service for the rest of an `etcd://` URL.
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
-    let place = RegistryUrl::parse(place)?;
+    let place = UrlParts::parse(place)?;
     let (base, service) = split(&place)?;
     Ok(Box::new(open(&place)?.service(&base, &service)))
 }
 
 /// Opens the registry for the rest of an `etcd://` URL.
 pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
-    let place = RegistryUrl::parse(place)?;
+    let place = UrlParts::parse(place)?;
     let base = place.path.join("/");
     let slash = if place.settings.value("slash") == Some("false") { "" } else { "/" };
     Ok(Box::new(open(&place)?.registrar(&format!("{slash}{base}"))))
 }
 
-fn open(place: &RegistryUrl) -> Result<Etcd, Status> {
+fn open(place: &UrlParts) -> Result<Etcd, Status> {
     place.only(&PARAMETERS)?;
     let (user, hosts) = place.user()?;
     if hosts.is_empty() {

@@ -25,7 +25,7 @@ use polyrpc::discovery::{Attributes, Discover, InstanceStream, Network};
 
 use self::slice_watch::SliceWatch;
 use crate::http::{Http, LinesResponse};
-use crate::registry_url::{RegistryUrl, segment};
+use crate::url_parts::{UrlParts, segment};
 use crate::watch;
 
 /// API of a cluster.
@@ -224,7 +224,7 @@ impl fmt::Display for PodDiscovery {
 
 /// Opens the discovery of a service for the rest of a `kubernetes://` URL.
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
-    let place = RegistryUrl::parse(place)?;
+    let place = UrlParts::parse(place)?;
     place.only(&PARAMETERS)?;
     let [service] = place.path.as_slice() else {
         return Err(Status::invalid_argument(

@@ -23,7 +23,7 @@ use polyrpc::discovery::{Advertisement, Attributes, Discover, Instance, Instance
 use self::api::{Api, Reply, Verb};
 use self::host::{current_attributes, host_registration, instances};
 use crate::lenient_list;
-use crate::registry_url::RegistryUrl;
+use crate::url_parts::UrlParts;
 use crate::watch::{self, WatchSource};
 
 /// Namespace of a Nacos, with the group and the cluster of its instances.
@@ -275,12 +275,12 @@ pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
     }
 }
 
-fn open(text: &str) -> Result<(Nacos, RegistryUrl), Status> {
+fn open(text: &str) -> Result<(Nacos, UrlParts), Status> {
     let is_brpcs = text.split(['/', '?']).next().is_some_and(|start| start.contains('='));
     let place = match is_brpcs {
         // brpc's syntax: only the query (`nacos_naming_service.cpp`).
-        true => RegistryUrl::parse(&format!("127.0.0.1?{text}"))?,
-        false => RegistryUrl::parse(text)?,
+        true => UrlParts::parse(&format!("127.0.0.1?{text}"))?,
+        false => UrlParts::parse(text)?,
     };
     place.only(&PARAMETERS)?;
     let mut nacos = Nacos::new(&place.origins()).map_err(polyrpc::Error::into_status)?;

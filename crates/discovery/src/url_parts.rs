@@ -5,7 +5,7 @@ use polyrpc::Status;
 use polyrpc::discovery::{Attributes, redacted};
 
 /// `host:port,host:port/path?name=value`.
-pub(crate) struct RegistryUrl {
+pub(crate) struct UrlParts {
     /// Servers of the registry.
     pub(crate) hosts: String,
     /// Path in the registry.
@@ -14,7 +14,7 @@ pub(crate) struct RegistryUrl {
     pub(crate) settings: Attributes,
 }
 
-impl RegistryUrl {
+impl UrlParts {
     pub(crate) fn parse(text: &str) -> Result<Self, Status> {
         let (place, settings) = text.split_once('?').unwrap_or((text, ""));
         let (hosts, path) = place.split_once('/').unwrap_or((place, ""));
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn url_is_split_into_servers_path_and_settings() {
-        let place = RegistryUrl::parse("a:1,b:2/base/sub%20dir//S?token=x&tls").unwrap();
+        let place = UrlParts::parse("a:1,b:2/base/sub%20dir//S?token=x&tls").unwrap();
         assert_eq!(place.hosts, "a:1,b:2");
         assert_eq!(place.path, ["base", "sub dir", "S"]);
         assert_eq!(place.origins(), "https://a:1,b:2");
@@ -102,20 +102,20 @@ mod tests {
         assert_eq!(error.message(), "the parameter `token` is unknown: the registry has dc, tls");
         let error = place.only(&[]).unwrap_err();
         assert!(error.message().ends_with("the registry has none"), "{error}");
-        let twice = RegistryUrl::parse("a:1/S?token=x&token=y").unwrap();
+        let twice = UrlParts::parse("a:1/S?token=x&token=y").unwrap();
         assert_eq!(twice.only(&["token"]).unwrap_err().message(), "the parameter `token` occurs twice");
-        let error = RegistryUrl::parse("me:hunter2@h/%ff?token=hunter2").err().unwrap();
+        let error = UrlParts::parse("me:hunter2@h/%ff?token=hunter2").err().unwrap();
         assert!(!error.message().contains("hunter2"), "{error}");
     }
 
     #[test]
     #[cfg(feature = "etcd")]
     fn user_and_password_may_precede_the_servers() {
-        let place = RegistryUrl::parse("root:p%40s%2Fs:x@a:1,b:2/base/S").unwrap();
+        let place = UrlParts::parse("root:p%40s%2Fs:x@a:1,b:2/base/S").unwrap();
         let (user, hosts) = place.user().unwrap();
         assert_eq!((user.unwrap(), hosts), (("root".into(), "p@s/s:x".into()), "a:1,b:2"));
-        assert_eq!(RegistryUrl::parse("a:1").unwrap().user().unwrap(), (None, "a:1"));
-        assert!(RegistryUrl::parse("%ff@a:1").unwrap().user().is_err());
+        assert_eq!(UrlParts::parse("a:1").unwrap().user().unwrap(), (None, "a:1"));
+        assert!(UrlParts::parse("%ff@a:1").unwrap().user().is_err());
     }
 
     #[test]
