@@ -8,7 +8,7 @@
 //! A pod may be called while it is ready. If none is, the pods that still serve while terminating are used, as in
 //! kube-proxy. The zone and the node of each are the attributes `zone` and `node`.
 
-mod slice_watch;
+mod resolver;
 mod slices;
 
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use polyrpc::Status;
 use polyrpc::client::Result;
 use polyrpc::discovery::{Attributes, Discover, InstanceStream, Network};
 
-use self::slice_watch::SliceWatch;
+use self::resolver::SliceWatch;
 use crate::http::{Http, LinesResponse};
 use crate::url_parts::{UrlParts, segment};
 use crate::watch;
