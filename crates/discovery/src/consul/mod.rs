@@ -15,24 +15,22 @@
 //! Parameters: `by` (`keys`, `health`, `agent`), `token` (of the ACL; default `CONSUL_HTTP_TOKEN`), `dc` (the data
 //! centre), `tag` (only instances that have it), `tls`.
 
+mod api;
 mod keys;
 mod services;
 
 use std::sync::Arc;
-use std::time::Duration;
 use std::{env, fmt};
 
-use ::http::header::{HeaderName, HeaderValue};
-use ::http::{Method, Request};
-use bytes::Bytes;
+use ::http::header::HeaderValue;
 use polyrpc::Status;
 use polyrpc::client::Result;
-use polyrpc::discovery::{Attributes, Discover, Registrar};
+use polyrpc::discovery::{Discover, Registrar};
 
 pub use self::keys::{KeyDiscovery, Keys};
 pub use self::services::{ServiceDiscovery, Services};
 
-use crate::http::{ANSWER, Http, HttpResponse};
+use crate::http::Http;
 use crate::url_parts::UrlParts;
 
 /// Consul's HTTP API, of an agent or a server.
@@ -120,77 +118,6 @@ impl Consul {
             _ => Ok(self),
         }
     }
-
-    async fn get(&self, path: &str, query: Attributes, within: Duration) -> Result<HttpResponse, Status> {
-        self.call(Method::GET, path, query, Bytes::new(), within).await
-    }
-
-    /// Waits for changes since the index, or returns everything if Consul no longer knows the index.
-    ///
-    /// An index is valid only on its connection: another one may lead to an agent that has lost its data and waits for
-    /// that index.
-    async fn watch(
-        &self,
-        path: &str,
-        query: Attributes,
-        index: &mut Index,
-        wait: Duration,
-    ) -> Result<HttpResponse, Status> {
-        if index.0 != 0 {
-            let query =
-                query.clone().with("index", index.0.to_string()).with("wait", format!("{}s", wait.as_secs()));
-            let request = self.request(Method::GET, path, query, Bytes::new())?;
-            // Consul adds up to a sixteenth to the wait.
-            if let Some(answer) = self.http.call_on(&request, wait + wait / 16 + ANSWER).await {
-                return Ok(answer);
-            }
-            *index = Index::default();
-        }
-        self.get(path, query, ANSWER).await
-    }
-
-    async fn put(
-        &self,
-        path: &str,
-        query: Attributes,
-        body: impl Into<Bytes>,
-    ) -> Result<HttpResponse, Status> {
-        self.call(Method::PUT, path, query, body.into(), ANSWER).await
-    }
-
-    async fn delete(&self, path: &str) -> Result<HttpResponse, Status> {
-        self.call(Method::DELETE, path, Attributes::new(), Bytes::new(), ANSWER).await
-    }
-
-    async fn call(
-        &self,
-        method: Method,
-        path: &str,
-        query: Attributes,
-        body: Bytes,
-        within: Duration,
-    ) -> Result<HttpResponse, Status> {
-        self.http.call(self.request(method, path, query, body)?, within).await
-    }
-
-    fn request(
-        &self,
-        method: Method,
-        path: &str,
-        mut query: Attributes,
-        body: Bytes,
-    ) -> Result<Request<Bytes>, Status> {
-        if let Some(datacenter) = &self.datacenter {
-            query.set("dc", datacenter);
-        }
-        let mut request = Request::builder().method(method).uri(format!("/v1{path}?{query}"));
-        if let Some(token) = &self.token {
-            request = request.header(TOKEN, token);
-        }
-        request
-            .body(body)
-            .map_err(|error| Status::invalid_argument(format!("cannot query Consul for {path}: {error}")))
-    }
 }
 
 impl fmt::Debug for Consul {
@@ -268,23 +195,3 @@ fn unknown_way(by: &str) -> Status {
 
 pub(crate) const PARAMETERS: [&str; 5] = ["by", "dc", "tag", "tls", "token"];
 const PORT: u16 = 8500;
-const TOKEN: HeaderName = HeaderName::from_static("x-consul-token");
-
-/// Position of a watch: Consul's index of a blocking query.
-#[derive(Debug, Default)]
-struct Index(u64);
-
-impl Index {
-    /// Advances to the index of the answer. An index that went backwards is reset, as required of clients
-    /// (developer.hashicorp.com/consul/api-docs/features/blocking).
-    fn advance(&mut self, answer: &HttpResponse) -> Result<(), Status> {
-        let index = answer.headers.get(INDEX).and_then(|value| value.to_str().ok());
-        let Some(index) = index.and_then(|index| index.parse::<u64>().ok()) else {
-            return Err(Status::unavailable("a response has no X-Consul-Index: is this Consul?"));
-        };
-        self.0 = if index < self.0 { 0 } else { index.max(1) };
-        Ok(())
-    }
-}
-
-const INDEX: HeaderName = HeaderName::from_static("x-consul-index");

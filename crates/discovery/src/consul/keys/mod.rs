@@ -1,23 +1,18 @@
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+//! rpcx's keys: `resolver` finds the instances that they name, `registrar` writes them.
 
-use ::http::StatusCode;
+mod registrar;
+mod resolver;
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-use polyrpc::Status;
-use polyrpc::client::Result;
-use polyrpc::discovery::{Advertisement, Attributes, Discover, Instance, InstanceStream, Registrar};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use super::{Consul, Index};
-use crate::http::ANSWER;
-use crate::lenient_list::{self, LenientList};
-use crate::rpcx_tree::attributes;
-use crate::url_parts::path;
-use crate::watch::{self, WatchSource};
+pub use self::resolver::KeyDiscovery;
+
+use super::Consul;
 
 /// rpcx's keys under one path: `base/Service/network@host:port`, each with the instance's attributes as its value
 /// (rpcx-consul `serverplugin/consul.go`).
@@ -40,225 +35,12 @@ impl Keys {
 
     /// Discovers the instances of one service.
     pub fn service(&self, name: impl AsRef<str>) -> KeyDiscovery {
-        KeyDiscovery { consul: self.consul.clone(), prefix: format!("{}/", self.below(name.as_ref())) }
-    }
-
-    async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
-        let directory = self.below(&entry.service);
-        let key = format!("{directory}/{}", entry.instance);
-        let value = entry.instance.attributes.to_string();
-        if let Some(session) = self.session(&key) {
-            if self.renew(&session).await? && self.keep(&key, &session, &value).await? {
-                return Ok(());
-            }
-            self.forget(&key);
-        }
-        if !self.base.is_empty() {
-            self.put(&self.base, "rpcx_path").await?;
-        }
-        self.put(&directory, &entry.service).await?;
-        self.enter_with_new_session(key, &value, entry.ttl).await
-    }
-
-    /// Writes a key that is held by this session, if it has changed or was lost: a write needs the consensus of
-    /// Consul's servers, a read does not. `false` if the session does not hold it any more.
-    async fn keep(&self, key: &str, session: &str, value: &str) -> Result<bool, Status> {
-        let there = self.look(key).await?;
-        if there.is_some_and(|pair| pair.session.as_deref() == Some(session) && pair.has_value(value)) {
-            return Ok(true);
-        }
-        self.acquire(key, session, value).await
-    }
-
-    /// Registers a key that is not registered by this process. A present holder is an earlier process: an address has
-    /// one server, so that process is gone.
-    async fn enter_with_new_session(&self, key: String, value: &str, ttl: Duration) -> Result<(), Status> {
-        let session = self.open(&key, ttl).await?;
-        for _ in 0..TRIES {
-            if self.acquire(&key, &session, value).await? {
-                self.sessions.lock().unwrap_or_else(PoisonError::into_inner).insert(key, session);
-                return Ok(());
-            }
-            if let Some(other) = self.look(&key).await?.and_then(|pair| pair.session) {
-                self.end(&other).await?;
-            }
-            // Consul keeps a key locked for this delay after its session has ended.
-            tokio::time::sleep(LOCK_DELAY * 10).await;
-        }
-        self.end(&session).await?;
-        Err(Status::aborted(format!("Consul does not release the key {key}")))
-    }
-
-    async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
-        let key = format!("{}/{}", self.below(&entry.service), entry.instance);
-        let action = format!("cannot delete Consul's key {key}");
-        self.consul.delete(&format!("/kv/{}", path(&key))).await?.granted(&action)?;
-        if let Some(session) = self.forget(&key) {
-            self.end(&session).await?;
-        }
-        Ok(())
-    }
-
-    async fn put(&self, key: &str, value: &str) -> Result<(), Status> {
-        let flags = Attributes::new().with("flags", FLAGS);
-        let answer = self.consul.put(&format!("/kv/{}", path(key)), flags, value.to_owned()).await?;
-        answer.granted(&format!("cannot write Consul's key {key}"))
-    }
-
-    async fn acquire(&self, key: &str, session: &str, value: &str) -> Result<bool, Status> {
-        let query = Attributes::new().with("acquire", session).with("flags", FLAGS);
-        let answer = self.consul.put(&format!("/kv/{}", path(key)), query, value.to_owned()).await?;
-        // Consul's reply if the session has just ended.
-        if answer.status.is_server_error() && contains(&answer.body, b"invalid session") {
-            return Ok(false);
-        }
-        answer.json(&format!("cannot acquire Consul's key {key}"))
-    }
-
-    async fn look(&self, key: &str) -> Result<Option<Pair>, Status> {
-        let answer = self.consul.get(&format!("/kv/{}", path(key)), Attributes::new(), ANSWER).await?;
-        if answer.status == StatusCode::NOT_FOUND {
-            return Ok(None);
-        }
-        let pairs: LenientList<Pair> = answer.json(&format!("cannot read Consul's key {key}"))?;
-        Ok(pairs.items.into_iter().next())
-    }
-
-    async fn open(&self, key: &str, ttl: Duration) -> Result<String, Status> {
-        // Consul ends a session after up to twice its time-to-live, and accepts 10 s to 24 h (`structs.Session`).
-        let ttl = (ttl / 2).clamp(Duration::from_secs(10), Duration::from_hours(24));
-        let wanted = NewSession {
-            name: key,
-            ttl: format!("{}s", ttl.as_secs()),
-            behavior: "delete",
-            lock_delay: format!("{}ms", LOCK_DELAY.as_millis()),
-        };
-        let wanted = serde_json::to_vec(&wanted).map_err(|error| Status::internal(error.to_string()))?;
-        let answer = self.consul.put("/session/create", Attributes::new(), wanted).await?;
-        let session: Session = answer.json("cannot open a Consul session")?;
-        Ok(session.id)
-    }
-
-    /// Renews the session; `false` if it no longer exists.
-    async fn renew(&self, session: &str) -> Result<bool, Status> {
-        let answer =
-            self.consul.put(&format!("/session/renew/{}", path(session)), Attributes::new(), "").await?;
-        if answer.status == StatusCode::NOT_FOUND {
-            return Ok(false);
-        }
-        answer.granted("cannot renew a Consul session").map(|()| true)
-    }
-
-    async fn end(&self, session: &str) -> Result<(), Status> {
-        let answer =
-            self.consul.put(&format!("/session/destroy/{}", path(session)), Attributes::new(), "").await?;
-        answer.granted("cannot end a Consul session")
+        KeyDiscovery::new(self.consul.clone(), format!("{}/", self.below(name.as_ref())))
     }
 
     fn below(&self, name: &str) -> String {
         if self.base.is_empty() { name.to_owned() } else { format!("{}/{name}", self.base) }
     }
-
-    fn session(&self, key: &str) -> Option<String> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
-    }
-
-    fn forget(&self, key: &str) -> Option<String> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
-    }
-}
-
-impl Registrar for Keys {
-    fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
-        async { Ok(self.enter(entry).await?) }.boxed()
-    }
-
-    fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
-        async { Ok(self.leave(entry).await?) }.boxed()
-    }
-
-    fn current_attributes<'a>(
-        &'a self,
-        entry: &'a Advertisement,
-    ) -> BoxFuture<'a, Result<Option<Attributes>>> {
-        async {
-            let key = format!("{}/{}", self.below(&entry.service), entry.instance);
-            Ok(self
-                .look(&key)
-                .await?
-                .and_then(|pair| pair.decoded_value())
-                .map(|decoded_value| attributes(&decoded_value)))
-        }
-        .boxed()
-    }
-}
-
-/// Instances of one service in rpcx's keys.
-#[derive(Debug, Clone)]
-pub struct KeyDiscovery {
-    consul: Consul,
-    /// Common prefix of its keys: `base/Service/`.
-    prefix: String,
-}
-
-impl Discover for KeyDiscovery {
-    fn watch(&self) -> InstanceStream {
-        watch::sets(KeysWatch { of: self.clone(), index: Index::default(), warning: None })
-    }
-}
-
-struct KeysWatch {
-    of: KeyDiscovery,
-    index: Index,
-    warning: Option<Status>,
-}
-
-impl WatchSource for KeysWatch {
-    async fn next(&mut self) -> Result<Vec<Instance>, Status> {
-        let found = self.query().await;
-        if found.is_err() {
-            self.index = Index::default();
-        }
-        found
-    }
-
-    fn warning(&mut self) -> Option<Status> {
-        self.warning.take()
-    }
-}
-
-impl KeysWatch {
-    async fn query(&mut self) -> Result<Vec<Instance>, Status> {
-        let KeyDiscovery { consul, prefix } = &self.of;
-        let query = Attributes::new().with("recurse", "");
-        let answer = consul.watch(&format!("/kv/{}", path(prefix)), query, &mut self.index, WAIT).await?;
-        let pairs: LenientList<Pair> = match answer.status {
-            // No such key is no failure: no server is registered yet.
-            StatusCode::NOT_FOUND => LenientList::default(),
-            _ => answer.json(&format!("cannot list Consul's keys under {prefix}"))?,
-        };
-        self.index.advance(&answer)?;
-        let (all, found) = (pairs.all, instances(pairs.items, prefix));
-        if all > 0 && found.is_empty() {
-            return Err(Status::data_loss(format!("no key under {prefix} in Consul names an instance")));
-        }
-        self.warning = lenient_list::warning(all, found.len(), format_args!("keys under {prefix} in Consul"));
-        Ok(found)
-    }
-}
-
-/// Returns the well-formed instances; other keys belong to other programs.
-fn instances(pairs: Vec<Pair>, prefix: &str) -> Vec<Instance> {
-    let instance = |pair: Pair| {
-        let instance: Instance = pair.key.strip_prefix(prefix)?.parse().ok()?;
-        let attributes = String::from_utf8(pair.decoded_value()?).ok()?.parse().ok()?;
-        Some(instance.with(attributes))
-    };
-    pairs.into_iter().filter_map(instance).collect()
-}
-
-fn contains(body: &[u8], words: &[u8]) -> bool {
-    body.windows(words.len()).any(|window| window == words)
 }
 
 #[derive(Debug, Deserialize)]
@@ -277,54 +59,5 @@ impl Pair {
 
     fn has_value(&self, value: &str) -> bool {
         self.decoded_value().is_some_and(|decoded_value| decoded_value == value.as_bytes())
-    }
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "PascalCase")]
-struct NewSession<'a> {
-    name: &'a str,
-    #[serde(rename = "TTL")]
-    ttl: String,
-    behavior: &'static str,
-    lock_delay: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct Session {
-    #[serde(rename = "ID")]
-    id: String,
-}
-
-/// Wait of rpcx (libkv `store/consul`).
-const WAIT: Duration = Duration::from_secs(15);
-/// As in libkv.
-const LOCK_DELAY: Duration = Duration::from_millis(1);
-const TRIES: u32 = 5;
-/// Flags of Consul's own locks, and of libkv's keys: 0x2ddccbc058a50c18.
-const FLAGS: &str = "3304740253564472344";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pair(key: &str, value: &str) -> Pair {
-        Pair { key: key.to_owned(), value: Some(STANDARD.encode(value)), session: None }
-    }
-
-    #[test]
-    fn keys_that_are_not_instances_are_skipped() {
-        let pairs = vec![
-            pair("b/S/tcp@a:1", "weight=2"),
-            pair("b/S/nested/tcp@a:2", ""),
-            pair("b/S/", "S"),
-            pair("b/S2/tcp@a:3", ""),
-            pair("b/S/bird@a:4", ""),
-            Pair { key: "b/S/tcp@a:5".into(), value: Some("no base64!".into()), session: None },
-            Pair { key: "b/S/tcp@a:6".into(), value: None, session: None },
-        ];
-        let found = instances(pairs, "b/S/");
-        let found: Vec<_> = found.iter().map(|one| format!("{one} {}", one.attributes)).collect();
-        assert_eq!(found, ["tcp@a:1 weight=2", "tcp@a:6 "]);
     }
 }
