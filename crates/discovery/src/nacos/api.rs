@@ -1,3 +1,5 @@
+//! Client of Nacos' HTTP API.
+
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -10,6 +12,7 @@ use polyrpc::Status;
 use polyrpc::discovery::Attributes;
 use serde::Deserialize;
 
+use super::Scope;
 use super::host::Host;
 use crate::http::{ANSWER, Http, HttpResponse};
 use crate::lenient_list::LenientList;
@@ -198,6 +201,17 @@ impl Reply {
     fn code(&self) -> Option<i64> {
         code(&self.answer)
     }
+}
+
+/// Lists all instances of a service.
+pub(super) async fn list(api: &Api, scope: &Scope, name: &str) -> Result<Reply, Status> {
+    let mut fields = scope.fields(name).with("healthyOnly", "false");
+    if let Some(clusters) = &scope.cluster {
+        // Nacos 1 and 2 read the former, Nacos 3 the latter.
+        fields.set("clusters", clusters);
+        fields.set("clusterName", clusters);
+    }
+    api.call(Verb::List, &fields).await
 }
 
 /// Whether the API endpoint is missing: replies of Nacos itself about an instance have a code.

@@ -1,3 +1,5 @@
+//! Converts instances from and to the format of Nacos.
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

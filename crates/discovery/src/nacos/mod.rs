@@ -8,23 +8,21 @@
 
 mod api;
 mod host;
+mod registrar;
+mod resolver;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use polyrpc::Status;
 use polyrpc::client::Result;
-use polyrpc::discovery::{Advertisement, Attributes, Discover, Instance, InstanceStream, Registrar};
+use polyrpc::discovery::{Advertisement, Attributes, Discover, Registrar};
 
-use self::api::{Api, Reply, Verb};
-use self::host::{current_attributes, host_registration, instances};
-use crate::lenient_list;
+pub use self::resolver::ServiceDiscovery;
+
+use self::api::Api;
 use crate::url_parts::UrlParts;
-use crate::watch::{self, WatchSource};
 
 /// Namespace of a Nacos, with the group and the cluster of its instances.
 ///
@@ -105,60 +103,7 @@ impl Nacos {
 
     /// Discovers the healthy instances of one service; those that are disabled or have no weight are inactive.
     pub fn service(&self, name: impl Into<String>) -> ServiceDiscovery {
-        ServiceDiscovery { api: self.api.clone(), scope: self.scope.clone(), name: name.into() }
-    }
-
-    async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
-        let known =
-            self.entered.lock().unwrap_or_else(PoisonError::into_inner).get(&entry.to_string()).cloned();
-        if known.as_ref() == Some(entry) && self.beat(entry).await? {
-            return Ok(());
-        }
-        let host = host_registration(entry)?;
-        let fields = host.fields(self.fields(&entry.service))?;
-        self.api.call(Verb::Enter, &fields).await?.granted(&format!("cannot register {entry} in Nacos"))?;
-        self.entered.lock().unwrap_or_else(PoisonError::into_inner).insert(entry.to_string(), entry.clone());
-        Ok(())
-    }
-
-    /// Sends a heartbeat of the server; `false` if Nacos does not know it.
-    async fn beat(&self, entry: &Advertisement) -> Result<bool, Status> {
-        let host = host_registration(entry)?;
-        let grouped = format!("{}@@{}", self.scope.group, entry.service);
-        let cluster = self.scope.cluster.as_deref().unwrap_or("DEFAULT");
-        let fields = host.place(self.fields(&entry.service)).with("beat", host.beat(&grouped, cluster)?);
-        let known = self.api.call(Verb::Beat, &fields).await?.knows("cannot send a heartbeat to Nacos")?;
-        if !known {
-            self.forget(entry);
-        }
-        Ok(known)
-    }
-
-    /// Returns Nacos' current attributes of the entry. A disabled instance is missing from the lists of Nacos 1 and 2,
-    /// in which case they are unknown.
-    async fn look(&self, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
-        let action = format!("cannot read {entry} from Nacos");
-        let list = list(&self.api, &self.scope, &entry.service).await?.list(&action)?;
-        current_attributes(list.hosts.items, entry)
-    }
-
-    async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
-        self.forget(entry);
-        let fields = host_registration(entry)?.place(self.fields(&entry.service));
-        let reply = self.api.call(Verb::Leave, &fields).await?;
-        reply.granted(&format!("cannot deregister {entry} from Nacos"))
-    }
-
-    fn forget(&self, entry: &Advertisement) {
-        self.entered.lock().unwrap_or_else(PoisonError::into_inner).remove(&entry.to_string());
-    }
-
-    fn fields(&self, service: &str) -> Attributes {
-        let mut fields = self.scope.fields(service).with("ephemeral", "true");
-        if let Some(cluster) = &self.scope.cluster {
-            fields.set("clusterName", cluster);
-        }
-        fields
+        ServiceDiscovery::new(self.api.clone(), self.scope.clone(), name.into())
     }
 }
 
@@ -172,87 +117,10 @@ impl Scope {
     }
 }
 
-impl Registrar for Nacos {
-    fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
-        async { Ok(self.enter(entry).await?) }.boxed()
-    }
-
-    fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
-        async { Ok(self.leave(entry).await?) }.boxed()
-    }
-
-    fn current_attributes<'a>(
-        &'a self,
-        entry: &'a Advertisement,
-    ) -> BoxFuture<'a, Result<Option<Attributes>>> {
-        async { Ok(self.look(entry).await?) }.boxed()
-    }
-}
-
 impl fmt::Debug for Nacos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Nacos").field("api", &self.api).field("scope", &self.scope).finish_non_exhaustive()
     }
-}
-
-/// Instances of one service in a Nacos.
-///
-/// Nacos sends no notifications over HTTP: it is polled as often as its answers may be cached, and at least every three
-/// seconds.
-#[derive(Debug, Clone)]
-pub struct ServiceDiscovery {
-    api: Arc<Api>,
-    scope: Scope,
-    name: String,
-}
-
-impl Discover for ServiceDiscovery {
-    fn watch(&self) -> InstanceStream {
-        watch::sets(NacosWatch { of: self.clone(), pause: None, warning: None })
-    }
-}
-
-struct NacosWatch {
-    of: ServiceDiscovery,
-    /// Validity of the last answer.
-    pause: Option<Duration>,
-    warning: Option<Status>,
-}
-
-impl WatchSource for NacosWatch {
-    async fn next(&mut self) -> Result<Vec<Instance>, Status> {
-        if let Some(pause) = self.pause.take() {
-            tokio::time::sleep(pause).await;
-        }
-        let ServiceDiscovery { api, scope, name } = &self.of;
-        let list =
-            list(api, scope, name).await?.list(&format!("cannot list the instances of {name} in Nacos"))?;
-        if list.hosts.is_unusable() {
-            return Err(Status::data_loss(format!("no instance of {name} in Nacos can be read")));
-        }
-        self.pause = Some(list.pause());
-        let (all, read) = (list.hosts.all, list.hosts.items.len());
-        let found = instances(list.hosts.items);
-        let nowhere = found.iter().filter(|found| found.is_none()).count();
-        let what = format_args!("instances of {name} in Nacos");
-        self.warning = lenient_list::warning(all, read - nowhere, what);
-        Ok(found.into_iter().flatten().collect())
-    }
-
-    fn warning(&mut self) -> Option<Status> {
-        self.warning.take()
-    }
-}
-
-/// Lists all instances of a service.
-async fn list(api: &Api, scope: &Scope, name: &str) -> Result<Reply, Status> {
-    let mut fields = scope.fields(name).with("healthyOnly", "false");
-    if let Some(clusters) = &scope.cluster {
-        // Nacos 1 and 2 read the former, Nacos 3 the latter.
-        fields.set("clusters", clusters);
-        fields.set("clusterName", clusters);
-    }
-    api.call(Verb::List, &fields).await
 }
 
 /// Opens the discovery of a service for the rest of a `nacos://` URL.

@@ -1,0 +1,85 @@
+//! Registers servers: writes them once, then sends heartbeats for them.
+
+use std::sync::PoisonError;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use polyrpc::Status;
+use polyrpc::client::Result;
+use polyrpc::discovery::{Advertisement, Attributes, Registrar};
+
+use super::Nacos;
+use super::api::{Verb, list};
+use super::host::{current_attributes, host_registration};
+
+impl Registrar for Nacos {
+    fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
+        async { Ok(self.enter(entry).await?) }.boxed()
+    }
+
+    fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
+        async { Ok(self.leave(entry).await?) }.boxed()
+    }
+
+    fn current_attributes<'a>(
+        &'a self,
+        entry: &'a Advertisement,
+    ) -> BoxFuture<'a, Result<Option<Attributes>>> {
+        async { Ok(self.look(entry).await?) }.boxed()
+    }
+}
+
+impl Nacos {
+    async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
+        let known =
+            self.entered.lock().unwrap_or_else(PoisonError::into_inner).get(&entry.to_string()).cloned();
+        if known.as_ref() == Some(entry) && self.beat(entry).await? {
+            return Ok(());
+        }
+        let host = host_registration(entry)?;
+        let fields = host.fields(self.fields(&entry.service))?;
+        self.api.call(Verb::Enter, &fields).await?.granted(&format!("cannot register {entry} in Nacos"))?;
+        self.entered.lock().unwrap_or_else(PoisonError::into_inner).insert(entry.to_string(), entry.clone());
+        Ok(())
+    }
+
+    /// Sends a heartbeat of the server; `false` if Nacos does not know it.
+    async fn beat(&self, entry: &Advertisement) -> Result<bool, Status> {
+        let host = host_registration(entry)?;
+        let grouped = format!("{}@@{}", self.scope.group, entry.service);
+        let cluster = self.scope.cluster.as_deref().unwrap_or("DEFAULT");
+        let fields = host.place(self.fields(&entry.service)).with("beat", host.beat(&grouped, cluster)?);
+        let known = self.api.call(Verb::Beat, &fields).await?.knows("cannot send a heartbeat to Nacos")?;
+        if !known {
+            self.forget(entry);
+        }
+        Ok(known)
+    }
+
+    /// Returns Nacos' current attributes of the entry. A disabled instance is missing from the lists of Nacos 1 and 2,
+    /// in which case they are unknown.
+    async fn look(&self, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
+        let action = format!("cannot read {entry} from Nacos");
+        let list = list(&self.api, &self.scope, &entry.service).await?.list(&action)?;
+        current_attributes(list.hosts.items, entry)
+    }
+
+    async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
+        self.forget(entry);
+        let fields = host_registration(entry)?.place(self.fields(&entry.service));
+        let reply = self.api.call(Verb::Leave, &fields).await?;
+        reply.granted(&format!("cannot deregister {entry} from Nacos"))
+    }
+
+    fn forget(&self, entry: &Advertisement) {
+        self.entered.lock().unwrap_or_else(PoisonError::into_inner).remove(&entry.to_string());
+    }
+
+    fn fields(&self, service: &str) -> Attributes {
+        let mut fields = self.scope.fields(service).with("ephemeral", "true");
+        if let Some(cluster) = &self.scope.cluster {
+            fields.set("clusterName", cluster);
+        }
+        fields
+    }
+}
