@@ -13,7 +13,6 @@ mod slices;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 use std::{env, fmt};
 
 use ::http::Request;
@@ -21,12 +20,10 @@ use ::http::header::{ACCEPT, AUTHORIZATION, HeaderValue};
 use bytes::Bytes;
 use polyrpc::Status;
 use polyrpc::client::Result;
-use polyrpc::discovery::{Attributes, Discover, InstanceStream, Network};
+use polyrpc::discovery::{Discover, Network};
 
-use self::resolver::SliceWatch;
-use crate::http::{Http, LinesResponse};
-use crate::url_parts::{UrlParts, segment};
-use crate::watch;
+use crate::http::Http;
+use crate::url_parts::UrlParts;
 
 /// API of a cluster.
 ///
@@ -178,42 +175,6 @@ impl PodDiscovery {
         self.network = network;
         self
     }
-
-    fn path(&self) -> String {
-        format!("/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices", segment(&self.namespace))
-    }
-
-    fn query(&self) -> Attributes {
-        Attributes::new().with("labelSelector", format!("kubernetes.io/service-name={}", self.service))
-    }
-
-    /// Lists the slices; in pages if there are many.
-    async fn list(&self, go_on: &str) -> Result<crate::http::HttpResponse, Status> {
-        let mut query = self.query().with("limit", "500");
-        if !go_on.is_empty() {
-            query.set("continue", go_on);
-        }
-        let request = self.kubernetes.request(format!("{}?{query}", self.path())).await?;
-        self.kubernetes.http.call(request, LIST).await
-    }
-
-    /// Watches changes from this version on.
-    async fn watch_from(&self, version: &str) -> Result<LinesResponse, Status> {
-        let query = self
-            .query()
-            .with("watch", "true")
-            .with("allowWatchBookmarks", "true")
-            .with("resourceVersion", version)
-            .with("timeoutSeconds", WATCH.as_secs().to_string());
-        let request = self.kubernetes.request(format!("{}?{query}", self.path())).await?;
-        self.kubernetes.http.open(request, LIST).await
-    }
-}
-
-impl Discover for PodDiscovery {
-    fn watch(&self) -> InstanceStream {
-        watch::sets(SliceWatch::new(self.clone()))
-    }
 }
 
 impl fmt::Display for PodDiscovery {
@@ -259,7 +220,3 @@ pub(crate) const PARAMETERS: [&str; 4] = ["api", "network", "token", "token-file
 const PORT: u16 = 443;
 /// Directory of a pod's service account credentials.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// Timeout of a list, and of the start of a watch.
-const LIST: Duration = Duration::from_secs(15);
-/// Duration after which the server ends a watch, so that a dead one is noticed soon.
-const WATCH: Duration = Duration::from_secs(60);

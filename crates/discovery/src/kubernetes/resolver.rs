@@ -1,18 +1,59 @@
+//! Finds the pods of a service: lists its endpoint slices, watches them, and applies each change to the list.
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ::http::StatusCode;
 use polyrpc::Status;
-use polyrpc::discovery::Instance;
+use polyrpc::discovery::{Attributes, Discover, Instance, InstanceStream};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
+use super::PodDiscovery;
 use super::slices::{Metadata, Slice, instances};
-use super::{PodDiscovery, WATCH};
-use crate::http::{Lines, LinesResponse};
+use crate::http::{HttpResponse, Lines, LinesResponse};
 use crate::lenient_list::{self, LenientList};
-use crate::watch::WatchSource;
+use crate::url_parts::segment;
+use crate::watch::{self, WatchSource};
+
+impl Discover for PodDiscovery {
+    fn watch(&self) -> InstanceStream {
+        watch::sets(SliceWatch::new(self.clone()))
+    }
+}
+
+impl PodDiscovery {
+    fn path(&self) -> String {
+        format!("/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices", segment(&self.namespace))
+    }
+
+    fn query(&self) -> Attributes {
+        Attributes::new().with("labelSelector", format!("kubernetes.io/service-name={}", self.service))
+    }
+
+    /// Lists the slices; in pages if there are many.
+    async fn list(&self, go_on: &str) -> Result<HttpResponse, Status> {
+        let mut query = self.query().with("limit", "500");
+        if !go_on.is_empty() {
+            query.set("continue", go_on);
+        }
+        let request = self.kubernetes.request(format!("{}?{query}", self.path())).await?;
+        self.kubernetes.http.call(request, LIST).await
+    }
+
+    /// Watches changes from this version on.
+    async fn watch_from(&self, version: &str) -> Result<LinesResponse, Status> {
+        let query = self
+            .query()
+            .with("watch", "true")
+            .with("allowWatchBookmarks", "true")
+            .with("resourceVersion", version)
+            .with("timeoutSeconds", WATCH.as_secs().to_string());
+        let request = self.kubernetes.request(format!("{}?{query}", self.path())).await?;
+        self.kubernetes.http.open(request, LIST).await
+    }
+}
 
 /// Slices of a service: listed once, then watched.
 ///
@@ -22,7 +63,7 @@ use crate::watch::WatchSource;
 ///    └─ 410 Gone, or ──┴─────────────────┘
 ///       refused
 /// ```
-pub(super) struct SliceWatch {
+struct SliceWatch {
     of: PodDiscovery,
     slices: BTreeMap<String, Slice>,
     state: State,
@@ -53,7 +94,7 @@ enum FollowOutcome {
 }
 
 impl SliceWatch {
-    pub(super) fn new(of: PodDiscovery) -> Self {
+    fn new(of: PodDiscovery) -> Self {
         Self { of, slices: BTreeMap::new(), state: State::Unknown }
     }
 
@@ -257,6 +298,10 @@ struct Failure {
     message: String,
 }
 
+/// Timeout of a list, and of the start of a watch.
+const LIST: Duration = Duration::from_secs(15);
+/// Duration after which the server ends a watch, so that a dead one is noticed soon.
+const WATCH: Duration = Duration::from_secs(60);
 /// A service with more slices would have more than a million pods.
 const SLICES: usize = 10_000;
 /// Delay of a change: it seldom comes alone.

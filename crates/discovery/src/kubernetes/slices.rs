@@ -1,3 +1,5 @@
+//! Parses endpoint slices, and selects the pods that may be called.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use polyrpc::Status;
