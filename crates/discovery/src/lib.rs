@@ -2,6 +2,11 @@
 //!
 //! A URL names a registry and the path in it: `etcd://127.0.0.1:2379/rpcx_test/Arith`. The syntax after `://` is
 //! documented in the registry's module.
+//!
+//! Each registry is a folder: `mod.rs` has its type and opens it for a URL, `resolver.rs` finds the instances of a
+//! service, and `registrar.rs` registers servers; Kubernetes has no registrar, Consul has both files in `keys` and in
+//! `services`. All resolvers share `watch.rs`, which makes the stream that clients read. `url_parts.rs` only splits the
+//! part of a URL after `://`.
 
 #[cfg(feature = "consul")]
 pub mod consul;
