@@ -211,7 +211,7 @@ impl Driver {
     fn answer(&mut self, stream: u32) {
         self.messages += 1;
         if self.messages == 2 && self.manner.has(LEAVES) {
-            self.connection.start_go_away(&mut self.out);
+            self.connection.start_graceful_shutdown(&mut self.out);
         }
         if self.messages.is_multiple_of(3) && self.manner.has(RESETS) {
             return self.connection.reset(stream, ErrorCode::CANCEL, &mut self.out);

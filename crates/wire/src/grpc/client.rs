@@ -52,7 +52,7 @@ pub struct Client {
     pub(super) found: VecDeque<u32>,
     /// Bytes of all calls' messages that were not emitted.
     pub(super) held: usize,
-    leaving: bool,
+    go_away_received: bool,
     go_away_reported: bool,
 }
 
@@ -85,7 +85,7 @@ impl Client {
             usual: HeaderBlockCache::default(),
             found: VecDeque::new(),
             held: 0,
-            leaving: false,
+            go_away_received: false,
             go_away_reported: false,
         }
     }
@@ -120,7 +120,7 @@ impl session::Client for Client {
                 }
                 self.found.pop_front();
             }
-            if self.leaving && !self.go_away_reported {
+            if self.go_away_received && !self.go_away_reported {
                 self.go_away_reported = true;
                 return Ok(Some(ClientEvent::GoAway));
             }
@@ -157,7 +157,7 @@ impl session::Client for Client {
     }
 
     fn reusable(&self) -> bool {
-        !self.leaving && self.http.may_be_used()
+        !self.go_away_received && self.http.may_be_used()
     }
 
     /// Servers treat pings of an idle client as an attack (gRPC's proposal A8): the next call detects a dead
@@ -248,7 +248,7 @@ impl Client {
 
     /// Checks whether a call can be sent, and returns the compression of its messages.
     fn check(&self, call: &Call<'_>) -> Result<Compression, Status> {
-        if self.leaving || !self.http.may_open() {
+        if self.go_away_received || !self.http.may_open() {
             return Err(refused("the connection takes no more calls"));
         }
         if !call.attachment.is_empty() {
@@ -434,7 +434,7 @@ impl Client {
                 None
             }
             h2::Event::GoAway { last, code, reason } => {
-                self.leaving = true;
+                self.go_away_received = true;
                 self.fail_unprocessed(last);
                 // Servers send ENHANCE_YOUR_CALM for other reasons too (gRPC's proposal A8 defines the text).
                 let too_many = code == ErrorCode::ENHANCE_YOUR_CALM && reason == TOO_MANY_PINGS;

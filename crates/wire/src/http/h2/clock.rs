@@ -15,13 +15,13 @@ impl<T: Default> Connection<T> {
     pub fn tick(&mut self, now: Duration, out: &mut Outbox) -> Vec<u32> {
         self.guard.refill(now, self.config.resets_per_second);
         let stalled = if self.ending > 0 { self.reset_stalled(now, out) } else { Vec::new() };
-        self.finish_go_away(now, out);
+        self.send_final_go_away_if_overdue(now, out);
         stalled
     }
 
     /// Whether a timer is running, so that the connection must be [ticked](Self::tick) even if no bytes arrive.
     pub fn wants_ticks(&self) -> bool {
-        self.ending > 0 || self.leaving == ShutdownState::Announced
+        self.ending > 0 || self.shutdown == ShutdownState::Announced
     }
 
     /// Resets the streams whose response is finished but still queued, however short it is, if the peer has read

@@ -131,9 +131,9 @@ pub struct Connection<T = ()> {
     /// An incomplete header block: CONTINUATION frames must follow.
     pub(super) block: Option<Block>,
     pub(super) guard: AbuseGuard,
-    pub(super) leaving: ShutdownState,
+    pub(super) shutdown: ShutdownState,
     /// When the GOAWAY was sent, as measured by the first tick after it.
-    pub(super) announced: Option<Duration>,
+    pub(super) shutdown_started: Option<Duration>,
     /// Our PINGs that were not answered yet.
     pub(super) pings: u32,
     pub(super) events: VecDeque<Event>,
@@ -170,11 +170,11 @@ pub(super) struct Block {
 /// Progress of a graceful shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ShutdownState {
-    No,
+    NotStarted,
     /// The first GOAWAY was sent; requests in flight are accepted until the peer has seen it.
     Announced,
     /// The final GOAWAY with the last stream identifier was sent.
-    Last(u32),
+    Final(u32),
 }
 
 /// Frames after which a server yields to its other connections: some tens of microseconds, whatever the frames are.
@@ -336,8 +336,8 @@ impl<T: Default> Connection<T> {
             growth: 0,
             block: None,
             guard: AbuseGuard::default(),
-            leaving: ShutdownState::No,
-            announced: None,
+            shutdown: ShutdownState::NotStarted,
+            shutdown_started: None,
             pings: 0,
             events: VecDeque::new(),
             taken: 0,

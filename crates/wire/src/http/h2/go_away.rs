@@ -22,20 +22,20 @@ const MAX_REASON: usize = 256;
 impl<T: Default> Connection<T> {
     /// Starts a graceful shutdown: sends a GOAWAY, and once the peer has read it, a second one with the last stream
     /// (RFC 9113, §6.8).
-    pub fn start_go_away(&mut self, out: &mut Outbox) {
-        if self.leaving != ShutdownState::No {
+    pub fn start_graceful_shutdown(&mut self, out: &mut Outbox) {
+        if self.shutdown != ShutdownState::NotStarted {
             return;
         }
         self.send_settings(out);
-        self.leaving = ShutdownState::Announced;
+        self.shutdown = ShutdownState::Announced;
         frame::go_away(out.buffer(), frame::STREAM, ErrorCode::NO_ERROR, "");
         frame::ping(out.buffer(), GO_AWAY_PING, false);
     }
 
     /// Sends the GOAWAY that names the last stream that is processed.
     pub(super) fn send_final_go_away(&mut self, out: &mut Outbox) {
-        if self.leaving == ShutdownState::Announced {
-            self.leaving = ShutdownState::Last(self.last_theirs);
+        if self.shutdown == ShutdownState::Announced {
+            self.shutdown = ShutdownState::Final(self.last_theirs);
             // The peer may have opened others by now.
             self.guard.expect_late_streams(self.whole_window());
             frame::go_away(out.buffer(), self.last_theirs, ErrorCode::NO_ERROR, "");
@@ -43,27 +43,27 @@ impl<T: Default> Connection<T> {
     }
 
     /// Sends the final GOAWAY if the peer has not shown in time that it has read the first one.
-    pub(super) fn finish_go_away(&mut self, now: Duration, out: &mut Outbox) {
-        if self.leaving == ShutdownState::Announced
-            && now.saturating_sub(*self.announced.get_or_insert(now)) >= GO_AWAY_TIMEOUT
+    pub(super) fn send_final_go_away_if_overdue(&mut self, now: Duration, out: &mut Outbox) {
+        if self.shutdown == ShutdownState::Announced
+            && now.saturating_sub(*self.shutdown_started.get_or_insert(now)) >= GO_AWAY_TIMEOUT
         {
             self.send_final_go_away(out);
         }
     }
 
     /// Whether a GOAWAY was sent.
-    pub fn has_sent_go_away(&self) -> bool {
-        self.leaving != ShutdownState::No
+    pub fn has_started_shutdown(&self) -> bool {
+        self.shutdown != ShutdownState::NotStarted
     }
 
     /// Whether the final GOAWAY was sent: the peer has read the first one, or had the time to.
     pub fn has_sent_final_go_away(&self) -> bool {
-        matches!(self.leaving, ShutdownState::Last(_))
+        matches!(self.shutdown, ShutdownState::Final(_))
     }
 
     /// Whether the shutdown is complete: nothing remains to be sent, whatever the peer still sends.
     pub fn is_shut_down(&self) -> bool {
-        matches!(self.leaving, ShutdownState::Last(_))
+        matches!(self.shutdown, ShutdownState::Final(_))
             && self.streams.iter().all(|stream| stream.state == State::LocalDone)
     }
 
@@ -72,16 +72,16 @@ impl<T: Default> Connection<T> {
     pub fn abort(&mut self, code: ErrorCode, why: &str, out: &mut Outbox) {
         self.send_settings(out);
         // The last stream identifier must not increase (RFC 9113, §6.8).
-        let last = match self.leaving {
-            ShutdownState::Last(last) => last,
-            ShutdownState::No | ShutdownState::Announced => self.last_theirs,
+        let last = match self.shutdown {
+            ShutdownState::Final(last) => last,
+            ShutdownState::NotStarted | ShutdownState::Announced => self.last_theirs,
         };
         frame::go_away(out.buffer(), last, code, why);
     }
 
     /// Whether a stream was opened after the last one named in our GOAWAY.
     pub(super) fn is_beyond_go_away(&self, id: u32) -> bool {
-        self.role == Role::Server && matches!(self.leaving, ShutdownState::Last(last) if id > last)
+        self.role == Role::Server && matches!(self.shutdown, ShutdownState::Final(last) if id > last)
     }
 
     /// Processes the peer's GOAWAY.

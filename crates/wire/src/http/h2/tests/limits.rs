@@ -289,7 +289,7 @@ fn unsolicited_ping_ack_is_ignored() {
 fn go_away_names_the_last_stream_without_a_ping_ack() {
     let mut spoken = spoken();
     spoken.receive(&request(1, true)).unwrap();
-    spoken.server.start_go_away(&mut spoken.out);
+    spoken.server.start_graceful_shutdown(&mut spoken.out);
     spoken.sent();
     assert!(spoken.server.wants_ticks());
     tick(&mut spoken, 0);

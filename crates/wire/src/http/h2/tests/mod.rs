@@ -579,7 +579,7 @@ fn server_that_enables_push_is_rejected() {
 fn request_after_the_last_stream_is_ignored_to_its_end() {
     let mut spoken = spoken();
     spoken.receive(&request(1, true)).unwrap();
-    spoken.server.start_go_away(&mut spoken.out);
+    spoken.server.start_graceful_shutdown(&mut spoken.out);
     spoken.receive(&frame_of(frame::PING, frame::ACK, 0, b"polyrpc!")).unwrap();
     spoken.sent();
     let late = [

@@ -418,7 +418,7 @@ impl Server {
             TimeoutCause::Late(status) => {
                 self.respond(stream, &responding, out, |config, head| answer::late(&status, config, head));
             }
-            TimeoutCause::Leaving => {
+            TimeoutCause::ShuttingDown => {
                 let verdict = Verdict::Refused(overdue.into_status());
                 let answer = request_kind::refused(&config, &request, verdict);
                 answer.into_iter().for_each(|answer| {

@@ -75,7 +75,7 @@ pub struct Server {
     /// The stream whose messages are being emitted.
     taking: Option<u32>,
     /// Time of the first tick after draining started.
-    leaving: Option<Duration>,
+    shutdown_started: Option<Duration>,
     /// Number of requests that timed out.
     timed_out: u64,
     unreported_refusals: UnreportedRefusals,
@@ -256,7 +256,7 @@ impl Server {
             open: OpenRequests::default(),
             http_calls: Calls::default(),
             taking: None,
-            leaving: None,
+            shutdown_started: None,
             timed_out: 0,
             unreported_refusals: UnreportedRefusals::default(),
         }
@@ -389,7 +389,7 @@ impl session::Server for Server {
     }
 
     fn drain(&mut self, out: &mut Outbox) {
-        self.http.start_go_away(out);
+        self.http.start_graceful_shutdown(out);
     }
 
     fn finished(&self) -> bool {
@@ -508,8 +508,8 @@ impl session::server::Housekeeping for Server {
             self.cancel(stream);
         }
         self.parts.tick(now, &self.config.limits.pace);
-        if self.http.has_sent_go_away() {
-            self.leaving.get_or_insert(now);
+        if self.http.has_started_shutdown() {
+            self.shutdown_started.get_or_insert(now);
         }
         self.open.has_incomplete() && self.apply_timeouts(now, out)
     }
@@ -850,8 +850,8 @@ impl Server {
     #[cold]
     fn apply_timeouts(&mut self, now: Duration, out: &mut Outbox) -> bool {
         let (http, pace) = (&self.http, &self.config.limits.pace);
-        let has_left = http.has_sent_final_go_away()
-            && self.leaving.is_some_and(|since| now.saturating_sub(since) >= LAST_WAIT);
+        let is_time_up = http.has_sent_final_go_away()
+            && self.shutdown_started.is_some_and(|since| now.saturating_sub(since) >= LAST_WAIT);
         let is_delayed = http.is_reading_long_frame();
         let mut overdue = Vec::new();
         for (stream, incoming) in self.open.iter_mut().filter(|(_, incoming)| incoming.is_incomplete()) {
@@ -861,7 +861,9 @@ impl Server {
             }
             match clock.tick(now, http.may_receive(stream), pace) {
                 Some(late) => overdue.push((stream, TimeoutCause::Late(late.status()))),
-                None if has_left && clock.age() >= LAST_WAIT => overdue.push((stream, TimeoutCause::Leaving)),
+                None if is_time_up && clock.age() >= LAST_WAIT => {
+                    overdue.push((stream, TimeoutCause::ShuttingDown))
+                }
                 None => {}
             }
             if overdue.len() > OVERDUE_AT_ONCE {
@@ -1087,14 +1089,14 @@ fn too_many_fields() -> Status {
 enum TimeoutCause {
     Late(Status),
     /// The server is draining.
-    Leaving,
+    ShuttingDown,
 }
 
 impl TimeoutCause {
     fn into_status(self) -> Status {
         match self {
             Self::Late(status) => status,
-            Self::Leaving => Status::unavailable("the server is shutting down"),
+            Self::ShuttingDown => Status::unavailable("the server is shutting down"),
         }
     }
 }
