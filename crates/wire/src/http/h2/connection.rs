@@ -132,7 +132,7 @@ pub struct Connection<T = ()> {
     pub(super) block: Option<Block>,
     pub(super) guard: AbuseGuard,
     pub(super) shutdown: ShutdownState,
-    /// When the GOAWAY was sent, as measured by the first tick after it.
+    /// Time of the first tick after a graceful shutdown was started.
     pub(super) shutdown_started: Option<Duration>,
     /// Our PINGs that were not answered yet.
     pub(super) pings: u32,
@@ -171,7 +171,7 @@ pub(super) struct Block {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ShutdownState {
     NotStarted,
-    /// The first GOAWAY was sent; requests in flight are accepted until the peer has seen it.
+    /// The first GOAWAY was sent; requests in flight are accepted until the peer has read it.
     Announced,
     /// The final GOAWAY with the last stream identifier was sent.
     Final(u32),

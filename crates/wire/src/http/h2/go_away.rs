@@ -1,4 +1,5 @@
-//! GOAWAY (RFC 9113, §6.8): graceful shutdown by two of them, one that ends a failed connection, and the peer's.
+//! GOAWAY frames (RFC 9113, §6.8): two for a graceful shutdown, one when a connection fails, and those received from the
+//! peer.
 
 use std::time::Duration;
 
@@ -10,18 +11,18 @@ use super::frame::{self, Header};
 use super::status::{ErrorCode, Fault, connection};
 use super::stream::{Role, State};
 
-/// How long a peer may take to answer the PING that shows that it has read our GOAWAY.
+/// How long to wait for the ACK of the PING that follows the first GOAWAY.
 const GO_AWAY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Payload of our PING whose answer shows that the peer has read our GOAWAY.
+/// Payload of that PING.
 pub(super) const GO_AWAY_PING: [u8; 8] = *b"polyrpc!";
 
 /// Limit in bytes of the debug data kept from a peer's GOAWAY.
 const MAX_REASON: usize = 256;
 
 impl<T: Default> Connection<T> {
-    /// Starts a graceful shutdown: sends a GOAWAY, and once the peer has read it, a second one with the last stream
-    /// (RFC 9113, §6.8).
+    /// Starts a graceful shutdown (RFC 9113, §6.8): sends a GOAWAY and a PING, and once the peer has acknowledged the
+    /// PING, a second GOAWAY with the last stream.
     pub fn start_graceful_shutdown(&mut self, out: &mut Outbox) {
         if self.shutdown != ShutdownState::NotStarted {
             return;
@@ -32,7 +33,7 @@ impl<T: Default> Connection<T> {
         frame::ping(out.buffer(), GO_AWAY_PING, false);
     }
 
-    /// Sends the GOAWAY that names the last stream that is processed.
+    /// Sends the final GOAWAY, which names the last stream that is processed.
     pub(super) fn send_final_go_away(&mut self, out: &mut Outbox) {
         if self.shutdown == ShutdownState::Announced {
             self.shutdown = ShutdownState::Final(self.last_theirs);
@@ -42,7 +43,7 @@ impl<T: Default> Connection<T> {
         }
     }
 
-    /// Sends the final GOAWAY if the peer has not shown in time that it has read the first one.
+    /// Sends the final GOAWAY if the peer has not acknowledged the PING in time.
     pub(super) fn send_final_go_away_if_overdue(&mut self, now: Duration, out: &mut Outbox) {
         if self.shutdown == ShutdownState::Announced
             && now.saturating_sub(*self.shutdown_started.get_or_insert(now)) >= GO_AWAY_TIMEOUT
@@ -51,12 +52,12 @@ impl<T: Default> Connection<T> {
         }
     }
 
-    /// Whether a GOAWAY was sent.
+    /// Whether a graceful shutdown was started.
     pub fn has_started_shutdown(&self) -> bool {
         self.shutdown != ShutdownState::NotStarted
     }
 
-    /// Whether the final GOAWAY was sent: the peer has read the first one, or had the time to.
+    /// Whether the final GOAWAY of a graceful shutdown was sent: the peer has read the first one, or had the time to.
     pub fn has_sent_final_go_away(&self) -> bool {
         matches!(self.shutdown, ShutdownState::Final(_))
     }

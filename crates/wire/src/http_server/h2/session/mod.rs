@@ -74,7 +74,7 @@ pub struct Server {
     http_calls: Calls,
     /// The stream whose messages are being emitted.
     taking: Option<u32>,
-    /// Time of the first tick after draining started.
+    /// Time of the first tick after a graceful shutdown was started.
     shutdown_started: Option<Duration>,
     /// Number of requests that timed out.
     timed_out: u64,
