@@ -12,7 +12,7 @@ use super::guard::AbuseGuard;
 use super::hpack::{Decoder, Encoder, Fields};
 use super::large::LargeMessages;
 use super::settings::{DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW, PeerSettings, Settings};
-use super::status::{ErrorCode, Fault, connection};
+use super::status::{ErrorCode, Fault, connection_error};
 use super::stream::{Role, State, Stream};
 use super::streams::Streams;
 use super::{frame, settings};
@@ -515,7 +515,7 @@ impl<T: Default> Connection<T> {
     fn take_preface(&mut self, inbox: &mut BytesMut) -> Result<bool, Fault> {
         let n = inbox.len().min(frame::PREFACE.len());
         if inbox[..n] != frame::PREFACE[..n] {
-            return Err(connection(ErrorCode::PROTOCOL_ERROR, "not the preface of HTTP/2"));
+            return Err(connection_error(ErrorCode::PROTOCOL_ERROR, "not the preface of HTTP/2"));
         }
         if n < frame::PREFACE.len() {
             return Ok(false);
@@ -529,14 +529,14 @@ impl<T: Default> Connection<T> {
     fn check_order(&mut self, header: Header) -> Result<(), Fault> {
         if self.opening == PrefaceState::Prefaced {
             if header.kind != frame::SETTINGS || header.has(frame::ACK) {
-                return Err(connection(ErrorCode::PROTOCOL_ERROR, "the first frame is not SETTINGS"));
+                return Err(connection_error(ErrorCode::PROTOCOL_ERROR, "the first frame is not SETTINGS"));
             }
             self.opening = PrefaceState::Open;
         }
         let expected = self.block.as_ref().map(|block| (frame::CONTINUATION, block.stream));
         match expected {
             Some(expected) if (header.kind, header.stream) != expected => {
-                Err(connection(ErrorCode::PROTOCOL_ERROR, "another frame inside a header block"))
+                Err(connection_error(ErrorCode::PROTOCOL_ERROR, "another frame inside a header block"))
             }
             _ => Ok(()),
         }

@@ -52,7 +52,7 @@ impl Header {
             length: u32::from_be_bytes([0, l0, l1, l2]) as usize,
             kind,
             flags,
-            stream: u32::from_be_bytes([s0, s1, s2, s3]) & STREAM,
+            stream: u32::from_be_bytes([s0, s1, s2, s3]) & STREAM_ID_MASK,
         })
     }
 
@@ -61,8 +61,14 @@ impl Header {
     }
 }
 
-/// Mask of the bits of a stream identifier or of a window increment.
-pub(super) const STREAM: u32 = 0x7fff_ffff;
+/// Bits of a stream identifier; the first bit is reserved.
+pub(super) const STREAM_ID_MASK: u32 = 0x7fff_ffff;
+
+/// Highest stream identifier.
+pub(super) const MAX_STREAM_ID: u32 = STREAM_ID_MASK;
+
+/// Bits of a window increment; the first bit is reserved.
+pub(super) const INCREMENT_MASK: u32 = 0x7fff_ffff;
 
 /// Appends a frame's header.
 #[inline]

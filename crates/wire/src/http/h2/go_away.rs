@@ -8,7 +8,7 @@ use polyrpc_core::Outbox;
 
 use super::connection::{Connection, Event, FrameOutcome, ShutdownState};
 use super::frame::{self, Header};
-use super::status::{ErrorCode, Fault, connection};
+use super::status::{ErrorCode, Fault, connection_error};
 use super::stream::{Role, State};
 
 /// How long to wait for the ACK of the PING that follows the first GOAWAY.
@@ -29,7 +29,7 @@ impl<T: Default> Connection<T> {
         }
         self.send_settings(out);
         self.shutdown = ShutdownState::Announced;
-        frame::go_away(out.buffer(), frame::STREAM, ErrorCode::NO_ERROR, "");
+        frame::go_away(out.buffer(), frame::MAX_STREAM_ID, ErrorCode::NO_ERROR, "");
         frame::ping(out.buffer(), GO_AWAY_PING, false);
     }
 
@@ -89,12 +89,12 @@ impl<T: Default> Connection<T> {
     pub(super) fn handle_go_away(&mut self, header: Header, payload: &[u8]) -> Result<FrameOutcome, Fault> {
         self.guard.burst += 1;
         if header.stream != 0 {
-            return Err(connection(ErrorCode::PROTOCOL_ERROR, "GOAWAY on a stream"));
+            return Err(connection_error(ErrorCode::PROTOCOL_ERROR, "GOAWAY on a stream"));
         }
         let Some((&[l0, l1, l2, l3, c0, c1, c2, c3], reason)) = payload.split_first_chunk::<8>() else {
-            return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "GOAWAY too short"));
+            return Err(connection_error(ErrorCode::FRAME_SIZE_ERROR, "GOAWAY too short"));
         };
-        let last = u32::from_be_bytes([l0, l1, l2, l3]) & frame::STREAM;
+        let last = u32::from_be_bytes([l0, l1, l2, l3]) & frame::STREAM_ID_MASK;
         let code = ErrorCode(u32::from_be_bytes([c0, c1, c2, c3]));
         let reason = Bytes::copy_from_slice(&reason[..reason.len().min(MAX_REASON)]);
         Ok(FrameOutcome::Event(Event::GoAway { last, code, reason }))

@@ -10,7 +10,7 @@ use super::frame::{self, Header};
 use super::large::LongFrame;
 use super::receive::block_too_long;
 use super::settings::DEFAULT_FRAME;
-use super::status::{ErrorCode, Fault, connection};
+use super::status::{ErrorCode, Fault, connection_error};
 
 /// A frame of more bytes is read into a buffer of its own.
 const LONG_READ: usize = 64 << 10;
@@ -40,7 +40,7 @@ impl<T: Default> Connection<T> {
             frame::HEADERS | frame::CONTINUATION => self.check_block(header)?,
             kind if kind < frame::CONTINUATION => {
                 let why = "a long frame of a type whose frames are short";
-                return Err(connection(ErrorCode::FRAME_SIZE_ERROR, why));
+                return Err(connection_error(ErrorCode::FRAME_SIZE_ERROR, why));
             }
             // It may belong to an extension (RFC 9113, §5.5).
             _ => {

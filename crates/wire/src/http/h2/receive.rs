@@ -12,7 +12,7 @@ use super::go_away::GO_AWAY_PING;
 use super::hpack::{DecodeError, Fields};
 use super::message::{Kind, ParsedHeaders};
 use super::settings::{DEFAULT_FRAME, MAX_WINDOW};
-use super::status::{ErrorCode, Fault, connection, stream};
+use super::status::{ErrorCode, Fault, connection_error, stream_error};
 use super::stream::{Role, State, Stream};
 
 /// CONTINUATION frames of one header block, beyond those that its length requires.
@@ -51,7 +51,7 @@ impl<T: Default> Connection<T> {
             frame::GOAWAY => return self.handle_go_away(header, payload),
             frame::PRIORITY => self.priority(header, payload)?,
             frame::PUSH_PROMISE => {
-                return Err(connection(ErrorCode::PROTOCOL_ERROR, "PUSH_PROMISE was not allowed"));
+                return Err(connection_error(ErrorCode::PROTOCOL_ERROR, "PUSH_PROMISE was not allowed"));
             }
             // §5.5: unknown frame types are ignored.
             _ => self.guard.burst += 1,
@@ -85,7 +85,7 @@ impl<T: Default> Connection<T> {
             let is_flood = known.empty_frames > MAX_EMPTY;
             self.release(padding);
             if is_flood {
-                return Err(connection(ErrorCode::ENHANCE_YOUR_CALM, "too many empty DATA frames"));
+                return Err(connection_error(ErrorCode::ENHANCE_YOUR_CALM, "too many empty DATA frames"));
             }
             self.credit_stream(id, padding, out);
             return Ok(FrameOutcome::Nothing);
@@ -122,7 +122,7 @@ impl<T: Default> Connection<T> {
         if end {
             self.close_remote(id);
         } else if known.state == State::LocalDone && is_half_full {
-            return Err(stream(id, ErrorCode::NO_ERROR));
+            return Err(stream_error(id, ErrorCode::NO_ERROR));
         }
         Ok(FrameOutcome::Nothing)
     }
@@ -131,15 +131,18 @@ impl<T: Default> Connection<T> {
     fn headers_frame(&mut self, header: Header, payload: &[u8]) -> Result<FrameOutcome, Fault> {
         let id = header.stream;
         if id == 0 {
-            return Err(connection(ErrorCode::PROTOCOL_ERROR, "HEADERS without a stream"));
+            return Err(connection_error(ErrorCode::PROTOCOL_ERROR, "HEADERS without a stream"));
         }
         let mut block = unpad_slice(header, payload)?;
         let mut fault = None;
         if header.has(frame::PRIORITIZED) {
             let Some((&[s0, s1, s2, s3, _], rest)) = block.split_first_chunk::<5>() else {
-                return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "HEADERS too short for its priority"));
+                return Err(connection_error(
+                    ErrorCode::FRAME_SIZE_ERROR,
+                    "HEADERS too short for its priority",
+                ));
             };
-            if u32::from_be_bytes([s0, s1, s2, s3]) & frame::STREAM == id {
+            if u32::from_be_bytes([s0, s1, s2, s3]) & frame::STREAM_ID_MASK == id {
                 fault = Some(ErrorCode::PROTOCOL_ERROR);
             }
             block = rest;
@@ -159,7 +162,7 @@ impl<T: Default> Connection<T> {
     /// §6.10
     fn continuation(&mut self, header: Header, payload: &[u8]) -> Result<FrameOutcome, Fault> {
         let Some(block) = &mut self.block else {
-            return Err(connection(ErrorCode::PROTOCOL_ERROR, "CONTINUATION without HEADERS"));
+            return Err(connection_error(ErrorCode::PROTOCOL_ERROR, "CONTINUATION without HEADERS"));
         };
         block.frames += 1;
         let longest = self.config.longest_block();
@@ -168,7 +171,7 @@ impl<T: Default> Connection<T> {
         }
         // As many full frames as the longest block needs, and some that are not full.
         if block.frames as usize > MAX_FRAMES + longest / DEFAULT_FRAME {
-            return Err(connection(ErrorCode::ENHANCE_YOUR_CALM, "a header block of too many frames"));
+            return Err(connection_error(ErrorCode::ENHANCE_YOUR_CALM, "a header block of too many frames"));
         }
         block.bytes.extend_from_slice(payload);
         if !header.has(frame::END_HEADERS) {
@@ -191,7 +194,7 @@ impl<T: Default> Connection<T> {
         self.taken += (block.len() / BLOCK) as u32;
         let list = match self.decoder.decode(block) {
             Err(DecodeError::Broken) => {
-                return Err(connection(ErrorCode::COMPRESSION_ERROR, "a malformed header block"));
+                return Err(connection_error(ErrorCode::COMPRESSION_ERROR, "a malformed header block"));
             }
             Err(DecodeError::TooCostly) => return Err(list_too_costly(self.config.header_list)),
             Ok(fields) => List { fields, fault, oversized: None },
@@ -210,7 +213,7 @@ impl<T: Default> Connection<T> {
     /// Handles the headers of a request that opens a stream.
     fn request(&mut self, id: u32, end: bool, list: List) -> Result<FrameOutcome, Fault> {
         if id.is_multiple_of(2) {
-            return Err(connection(ErrorCode::PROTOCOL_ERROR, "a client's stream with an even id"));
+            return Err(connection_error(ErrorCode::PROTOCOL_ERROR, "a client's stream with an even id"));
         }
         if self.is_beyond_go_away(id) {
             // The peer has read our GOAWAY: it knows that this stream is not processed.
@@ -220,20 +223,20 @@ impl<T: Default> Connection<T> {
         if id <= self.last_theirs {
             return match self.closed.close_reason(id) {
                 Some(_) => self.closed_frame(id, 0).map(|()| FrameOutcome::Nothing),
-                None => Err(connection(ErrorCode::PROTOCOL_ERROR, "a stream id below an earlier one")),
+                None => Err(connection_error(ErrorCode::PROTOCOL_ERROR, "a stream id below an earlier one")),
             };
         }
         self.last_theirs = id;
         if self.streams.len() >= self.config.streams as usize {
             self.guard.resets += u32::from(self.has_learned_limit(id));
-            return Err(stream(id, ErrorCode::REFUSED_STREAM));
+            return Err(stream_error(id, ErrorCode::REFUSED_STREAM));
         }
         if self.exceeds_queue_limit() {
             self.guard.refused += 1;
-            return Err(stream(id, ErrorCode::REFUSED_STREAM));
+            return Err(stream_error(id, ErrorCode::REFUSED_STREAM));
         }
         let fields = match list {
-            List { fault: Some(code), .. } => return Err(stream(id, code)),
+            List { fault: Some(code), .. } => return Err(stream_error(id, code)),
             List { fields, oversized: Some(size), .. } => {
                 // The dropped fields may include those that select the method. The request is answered, and its body
                 // discarded.
@@ -244,10 +247,10 @@ impl<T: Default> Connection<T> {
             List { fields, .. } => fields,
         };
         let Ok(ParsedHeaders { kind: Kind::Request, length }) = fields.meaning() else {
-            return Err(stream(id, ErrorCode::PROTOCOL_ERROR));
+            return Err(stream_error(id, ErrorCode::PROTOCOL_ERROR));
         };
         if end && length.is_some_and(|length| length > 0) {
-            return Err(stream(id, ErrorCode::PROTOCOL_ERROR));
+            return Err(stream_error(id, ErrorCode::PROTOCOL_ERROR));
         }
         self.insert(id, end, length);
         Ok(FrameOutcome::Event(Event::Headers { stream: id, fields, end }))
@@ -322,7 +325,7 @@ impl<T: Default> Connection<T> {
     pub(super) fn take_first_window(&mut self, id: u32, inbox: &mut BytesMut) -> bool {
         let Some(header) = Header::read(inbox) else { return false };
         let Some((payload, _)) = inbox[frame::HEADER..].split_first_chunk::<4>() else { return false };
-        let increment = u32::from_be_bytes(*payload) & frame::STREAM;
+        let increment = u32::from_be_bytes(*payload) & frame::INCREMENT_MASK;
         let Some(stream) = self.streams.get_mut(id).filter(|_| header.length == 4 && increment > 0) else {
             return false;
         };
@@ -340,12 +343,12 @@ impl<T: Default> Connection<T> {
     fn handle_later_block(&mut self, id: u32, end: bool, list: List) -> Result<FrameOutcome, Fault> {
         let Some(known) = self.streams.get_mut(id) else { return Ok(FrameOutcome::Nothing) };
         if !known.receives() {
-            return Err(stream(id, ErrorCode::STREAM_CLOSED));
+            return Err(stream_error(id, ErrorCode::STREAM_CLOSED));
         }
-        let malformed = || stream(id, ErrorCode::PROTOCOL_ERROR);
+        let malformed = || stream_error(id, ErrorCode::PROTOCOL_ERROR);
         let List { fields, fault, oversized } = list;
         if let Some(code) = fault {
-            return Err(stream(id, code));
+            return Err(stream_error(id, code));
         }
         if let Some(size) = oversized {
             let head = !std::mem::replace(&mut known.headed, true);
@@ -385,12 +388,12 @@ impl<T: Default> Connection<T> {
     fn priority(&mut self, header: Header, payload: &[u8]) -> Result<(), Fault> {
         self.guard.burst += 1;
         if header.stream == 0 {
-            return Err(connection(ErrorCode::PROTOCOL_ERROR, "PRIORITY without a stream"));
+            return Err(connection_error(ErrorCode::PROTOCOL_ERROR, "PRIORITY without a stream"));
         }
         let Some(&[s0, s1, s2, s3, _]) = payload.as_array::<5>() else {
             return Err(self.wrong_priority(header.stream, ErrorCode::FRAME_SIZE_ERROR));
         };
-        if u32::from_be_bytes([s0, s1, s2, s3]) & frame::STREAM == header.stream {
+        if u32::from_be_bytes([s0, s1, s2, s3]) & frame::STREAM_ID_MASK == header.stream {
             return Err(self.wrong_priority(header.stream, ErrorCode::PROTOCOL_ERROR));
         }
         Ok(())
@@ -399,14 +402,14 @@ impl<T: Default> Connection<T> {
     /// Returns a stream error, unless the stream is idle: an idle stream cannot be reset (§6.4).
     fn wrong_priority(&self, id: u32, code: ErrorCode) -> Fault {
         const WHY: &str = "a wrong PRIORITY on an idle stream";
-        self.check_not_idle(id, WHY).map_or_else(|_| connection(code, WHY), |()| stream(id, code))
+        self.check_not_idle(id, WHY).map_or_else(|_| connection_error(code, WHY), |()| stream_error(id, code))
     }
 
     /// §6.4
     fn handle_reset(&mut self, header: Header, payload: &[u8]) -> Result<FrameOutcome, Fault> {
         let id = header.stream;
         let Some(code) = payload.as_array::<4>() else {
-            return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "RST_STREAM of the wrong length"));
+            return Err(connection_error(ErrorCode::FRAME_SIZE_ERROR, "RST_STREAM of the wrong length"));
         };
         self.check_not_idle(id, "RST_STREAM on an idle stream")?;
         if self.role == Role::Server
@@ -432,20 +435,20 @@ impl<T: Default> Connection<T> {
     fn settings(&mut self, header: Header, payload: &[u8], out: &mut Outbox) -> Result<(), Fault> {
         self.guard.burst += 1;
         if header.stream != 0 {
-            return Err(connection(ErrorCode::PROTOCOL_ERROR, "SETTINGS on a stream"));
+            return Err(connection_error(ErrorCode::PROTOCOL_ERROR, "SETTINGS on a stream"));
         }
         if header.has(frame::ACK) {
             self.acknowledged = true;
             return match payload {
                 [] => Ok(()),
-                _ => Err(connection(ErrorCode::FRAME_SIZE_ERROR, "an acknowledgement with settings")),
+                _ => Err(connection_error(ErrorCode::FRAME_SIZE_ERROR, "an acknowledgement with settings")),
             };
         }
         let before = self.peer.window;
         self.peer.read(payload)?;
         if self.role == Role::Client && self.peer.push {
             // §6.5.2: a server must not enable push.
-            return Err(connection(ErrorCode::PROTOCOL_ERROR, "ENABLE_PUSH from a server"));
+            return Err(connection_error(ErrorCode::PROTOCOL_ERROR, "ENABLE_PUSH from a server"));
         }
         self.encoder.resize(self.peer.table);
         frame::settings_ack(out.buffer());
@@ -463,7 +466,7 @@ impl<T: Default> Connection<T> {
         for known in self.streams.iter_mut() {
             known.send_window += change;
             if known.send_window > MAX_WINDOW.into() {
-                return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, "a window beyond its maximum"));
+                return Err(connection_error(ErrorCode::FLOW_CONTROL_ERROR, "a window beyond its maximum"));
             }
         }
         self.grown |= change > 0;
@@ -479,10 +482,10 @@ impl<T: Default> Connection<T> {
     ) -> Result<FrameOutcome, Fault> {
         self.guard.burst += 1;
         if header.stream != 0 {
-            return Err(connection(ErrorCode::PROTOCOL_ERROR, "PING on a stream"));
+            return Err(connection_error(ErrorCode::PROTOCOL_ERROR, "PING on a stream"));
         }
         let Some(payload) = payload.as_array::<8>() else {
-            return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "PING of the wrong length"));
+            return Err(connection_error(ErrorCode::FRAME_SIZE_ERROR, "PING of the wrong length"));
         };
         if !header.has(frame::ACK) {
             frame::ping(out.buffer(), *payload, true);
@@ -506,17 +509,17 @@ impl<T: Default> Connection<T> {
     fn window_update(&mut self, header: Header, payload: &[u8], out: &mut Outbox) -> Result<(), Fault> {
         let id = header.stream;
         let Some(increment) = payload.as_array::<4>() else {
-            return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "WINDOW_UPDATE of the wrong length"));
+            return Err(connection_error(ErrorCode::FRAME_SIZE_ERROR, "WINDOW_UPDATE of the wrong length"));
         };
-        let increment = u32::from_be_bytes(*increment) & frame::STREAM;
+        let increment = u32::from_be_bytes(*increment) & frame::INCREMENT_MASK;
         let most = i64::from(MAX_WINDOW);
         if id == 0 {
             if increment == 0 {
-                return Err(connection(ErrorCode::PROTOCOL_ERROR, "a window increment of zero"));
+                return Err(connection_error(ErrorCode::PROTOCOL_ERROR, "a window increment of zero"));
             }
             self.send_window += i64::from(increment);
             if self.send_window > most {
-                return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, "a window beyond its maximum"));
+                return Err(connection_error(ErrorCode::FLOW_CONTROL_ERROR, "a window beyond its maximum"));
             }
             self.flush_blocked(out);
             return Ok(());
@@ -524,11 +527,11 @@ impl<T: Default> Connection<T> {
         self.check_not_idle(id, "WINDOW_UPDATE on an idle stream")?;
         let Some(known) = self.streams.get_mut(id) else { return Ok(()) };
         if increment == 0 {
-            return Err(stream(id, ErrorCode::PROTOCOL_ERROR));
+            return Err(stream_error(id, ErrorCode::PROTOCOL_ERROR));
         }
         known.send_window += i64::from(increment);
         if known.send_window > most {
-            return Err(stream(id, ErrorCode::FLOW_CONTROL_ERROR));
+            return Err(stream_error(id, ErrorCode::FLOW_CONTROL_ERROR));
         }
         self.flush(id, out);
         Ok(())
@@ -550,7 +553,7 @@ impl<T: Default> Connection<T> {
         let theirs = (id % 2 == 1) == (self.role == Role::Server);
         let idle = if theirs { id > self.last_theirs } else { id >= self.next_ours };
         if id == 0 || idle {
-            return Err(connection(ErrorCode::PROTOCOL_ERROR, why));
+            return Err(connection_error(ErrorCode::PROTOCOL_ERROR, why));
         }
         Ok(())
     }
@@ -563,12 +566,12 @@ impl<T: Default> Connection<T> {
         }
         match self.closed.close_reason(id) {
             Some(CloseReason::ByUs) => self.take_late(length),
-            Some(CloseReason::ByPeer) => Err(stream(id, ErrorCode::STREAM_CLOSED)),
+            Some(CloseReason::ByPeer) => Err(stream_error(id, ErrorCode::STREAM_CLOSED)),
             // We opened this stream. It was closed long ago: calls may be cancelled faster than the server sees the
             // resets.
             None if self.role == Role::Client => self.take_late(length),
             Some(CloseReason::Done) | None => {
-                Err(connection(ErrorCode::STREAM_CLOSED, "a frame on a closed stream"))
+                Err(connection_error(ErrorCode::STREAM_CLOSED, "a frame on a closed stream"))
             }
         }
     }
@@ -578,14 +581,14 @@ impl<T: Default> Connection<T> {
     fn take_late(&mut self, length: usize) -> Result<(), Fault> {
         match self.guard.take_late(length) {
             true => Ok(()),
-            false => Err(connection(ErrorCode::ENHANCE_YOUR_CALM, "too many frames on closed streams")),
+            false => Err(connection_error(ErrorCode::ENHANCE_YOUR_CALM, "too many frames on closed streams")),
         }
     }
 
     /// Deducts data from the connection's window (§6.9.1).
     fn count_data(&mut self, length: usize) -> Result<(), Fault> {
         if self.receive_window < length as i64 {
-            return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, BEYOND_WINDOW));
+            return Err(connection_error(ErrorCode::FLOW_CONTROL_ERROR, BEYOND_WINDOW));
         }
         self.receive_window -= length as i64;
         Ok(())
@@ -596,7 +599,7 @@ impl<T: Default> Connection<T> {
     pub(super) fn check_window(&self, header: Header) -> Result<(), Fault> {
         self.check_not_idle(header.stream, IDLE_DATA)?;
         if self.receive_window < header.length as i64 {
-            return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, BEYOND_WINDOW));
+            return Err(connection_error(ErrorCode::FLOW_CONTROL_ERROR, BEYOND_WINDOW));
         }
         Ok(())
     }
@@ -644,14 +647,14 @@ fn list_too_costly(limit: usize) -> Fault {
 fn count_on_stream<T>(known: &mut Stream<T>, header: Header, length: usize) -> Result<(), Fault> {
     let id = header.stream;
     if !known.receives() {
-        return Err(stream(id, ErrorCode::STREAM_CLOSED));
+        return Err(stream_error(id, ErrorCode::STREAM_CLOSED));
     }
     if !known.headed {
-        return Err(stream(id, ErrorCode::PROTOCOL_ERROR));
+        return Err(stream_error(id, ErrorCode::PROTOCOL_ERROR));
     }
     known.receive_window -= header.length as i64;
     if known.receive_window < 0 {
-        return Err(stream(id, ErrorCode::FLOW_CONTROL_ERROR));
+        return Err(stream_error(id, ErrorCode::FLOW_CONTROL_ERROR));
     }
     count_expected(known, id, length, header.has(frame::END_STREAM))
 }
@@ -664,7 +667,7 @@ fn count_expected<T>(known: &mut Stream<T>, id: u32, length: usize, end: bool) -
             known.expected = Some(rest);
             Ok(())
         }
-        _ => Err(stream(id, ErrorCode::PROTOCOL_ERROR)),
+        _ => Err(stream_error(id, ErrorCode::PROTOCOL_ERROR)),
     }
 }
 
@@ -689,7 +692,7 @@ fn unpad_slice(header: Header, payload: &[u8]) -> Result<&[u8], Fault> {
 fn padding(payload: &[u8]) -> Result<usize, Fault> {
     match payload.split_first() {
         Some((&padding, rest)) if usize::from(padding) <= rest.len() => Ok(padding.into()),
-        Some(_) => Err(connection(ErrorCode::PROTOCOL_ERROR, "more padding than payload")),
-        None => Err(connection(ErrorCode::FRAME_SIZE_ERROR, "a padded frame without a padding length")),
+        Some(_) => Err(connection_error(ErrorCode::PROTOCOL_ERROR, "more padding than payload")),
+        None => Err(connection_error(ErrorCode::FRAME_SIZE_ERROR, "a padded frame without a padding length")),
     }
 }

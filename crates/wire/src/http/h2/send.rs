@@ -24,12 +24,12 @@ const MAX_PIECE: usize = 1 << 20;
 impl<T: Default> Connection<T> {
     /// Whether a stream can be opened now: the peer's limit allows another one and stream identifiers are left.
     pub fn may_open(&self) -> bool {
-        self.streams.len() < self.peer.streams && self.next_ours <= frame::STREAM
+        self.streams.len() < self.peer.streams && self.next_ours <= frame::MAX_STREAM_ID
     }
 
     /// Whether streams can be opened on this connection now or later: stream identifiers are left.
     pub fn may_be_used(&self) -> bool {
-        self.next_ours <= frame::STREAM
+        self.next_ours <= frame::MAX_STREAM_ID
     }
 
     /// Opens a stream with a header block. Call it only if [`may_open`](Self::may_open) returns `true`.

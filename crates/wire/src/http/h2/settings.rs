@@ -1,6 +1,6 @@
 //! SETTINGS parameters (RFC 9113, §6.5.2).
 
-use super::status::{ErrorCode, Fault, connection};
+use super::status::{ErrorCode, Fault, connection_error};
 
 pub(super) const HEADER_TABLE_SIZE: u16 = 1;
 pub(super) const ENABLE_PUSH: u16 = 2;
@@ -67,23 +67,29 @@ impl PeerSettings {
     pub(super) fn read(&mut self, payload: &[u8]) -> Result<(), Fault> {
         let (settings, rest) = payload.as_chunks::<6>();
         if !rest.is_empty() {
-            return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "SETTINGS of the wrong length"));
+            return Err(connection_error(ErrorCode::FRAME_SIZE_ERROR, "SETTINGS of the wrong length"));
         }
         for &[i0, i1, v0, v1, v2, v3] in settings {
             let value = u32::from_be_bytes([v0, v1, v2, v3]);
             match u16::from_be_bytes([i0, i1]) {
                 HEADER_TABLE_SIZE => self.table = value as usize,
                 ENABLE_PUSH if value > 1 => {
-                    return Err(connection(ErrorCode::PROTOCOL_ERROR, "ENABLE_PUSH other than 0 and 1"));
+                    return Err(connection_error(
+                        ErrorCode::PROTOCOL_ERROR,
+                        "ENABLE_PUSH other than 0 and 1",
+                    ));
                 }
                 ENABLE_PUSH => self.push = value == 1,
                 MAX_CONCURRENT_STREAMS => self.streams = value as usize,
                 INITIAL_WINDOW_SIZE if value > MAX_WINDOW => {
-                    return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE too large"));
+                    return Err(connection_error(
+                        ErrorCode::FLOW_CONTROL_ERROR,
+                        "INITIAL_WINDOW_SIZE too large",
+                    ));
                 }
                 INITIAL_WINDOW_SIZE => self.window = value,
                 MAX_FRAME_SIZE if !(16_384..1 << 24).contains(&value) => {
-                    return Err(connection(ErrorCode::PROTOCOL_ERROR, "MAX_FRAME_SIZE out of range"));
+                    return Err(connection_error(ErrorCode::PROTOCOL_ERROR, "MAX_FRAME_SIZE out of range"));
                 }
                 MAX_FRAME_SIZE => self.frame = value as usize,
                 MAX_HEADER_LIST_SIZE => self.header_list = value as usize,

@@ -40,12 +40,12 @@ pub(super) enum Fault {
 
 /// Creates a connection error.
 #[cold]
-pub(super) fn connection(code: ErrorCode, why: &'static str) -> Fault {
+pub(super) fn connection_error(code: ErrorCode, why: &'static str) -> Fault {
     Fault::Connection(code, why)
 }
 
 /// Creates a stream error.
 #[cold]
-pub(super) fn stream(id: u32, code: ErrorCode) -> Fault {
+pub(super) fn stream_error(id: u32, code: ErrorCode) -> Fault {
     Fault::Stream(id, code)
 }
