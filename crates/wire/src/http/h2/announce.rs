@@ -19,12 +19,12 @@ impl<T: Default> Connection<T> {
     /// time). Only frames whose data are consumed count: others may belong to a request that is not authenticated.
     #[cold]
     pub(super) fn count_full_frames(&mut self, frames: u8, out: &mut Outbox) {
-        if self.large.is_announced || !self.config.has_large_frames() {
+        if self.long_frame.is_announced || !self.config.has_long_frames() {
             return;
         }
-        self.large.full_frames = self.large.full_frames.saturating_add(frames);
-        if self.large.full_frames >= FULL_FRAMES {
-            self.announce_large(out);
+        self.long_frame.full_frames = self.long_frame.full_frames.saturating_add(frames);
+        if self.long_frame.full_frames >= FULL_FRAMES {
+            self.announce_long_frames(out);
         }
     }
 
@@ -33,8 +33,8 @@ impl<T: Default> Connection<T> {
     /// A server widens the windows of all streams, so that a request need not wait for a window. A client widens that of
     /// each new stream ([`widen_window`](Self::widen_window)), as long as not too many are wide: its callers may read
     /// their responses as slowly as they like, and must not use up the window of the connection for others.
-    fn announce_large(&mut self, out: &mut Outbox) {
-        self.large.is_announced = true;
+    fn announce_long_frames(&mut self, out: &mut Outbox) {
+        self.long_frame.is_announced = true;
         let frame = (MAX_FRAME_SIZE, self.longest_frame() as u32);
         let window = self.config.wide_window();
         match self.role {
@@ -57,7 +57,7 @@ impl<T: Default> Connection<T> {
 
     /// Widens the receive window of a stream that a client has just opened, if the server sends much.
     pub(super) fn widen_window(&mut self, id: u32, out: &mut Outbox) {
-        if !self.large.is_announced || self.role != Role::Client {
+        if !self.long_frame.is_announced || self.role != Role::Client {
             return;
         }
         let growth = self.config.wide_window() - self.initial_window;
@@ -74,14 +74,14 @@ impl<T: Default> Connection<T> {
 
     /// Length of the longest frame that the peer may send.
     pub(super) fn longest_frame(&self) -> usize {
-        let announced = if self.large.is_announced { self.config.large_frame } else { 0 };
+        let announced = if self.long_frame.is_announced { self.config.large_frame } else { 0 };
         (self.config.frame.max(announced) as usize).clamp(DEFAULT_FRAME, LONGEST_FRAME)
     }
 }
 
 impl Config {
     /// Whether longer frames are announced to peers that send much.
-    fn has_large_frames(&self) -> bool {
+    fn has_long_frames(&self) -> bool {
         self.large_frame > self.frame && self.large_frame as usize > DEFAULT_FRAME
     }
 

@@ -10,7 +10,7 @@ use super::closed_streams::{CloseReason, ClosedStreams};
 use super::frame::Header;
 use super::guard::AbuseGuard;
 use super::hpack::{Decoder, Encoder, Fields};
-use super::large::LargeMessages;
+use super::long_frame_state::LongFrameState;
 use super::settings::{DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW, PeerSettings, Settings};
 use super::status::{ErrorCode, Fault, connection_error};
 use super::stream::{Role, State, Stream};
@@ -140,7 +140,7 @@ pub struct Connection<T = ()> {
     /// Frames read since the last [`Event::Pause`], plus the cost of decoding header blocks, measured in frames.
     pub(super) taken: u32,
     pub(super) wanted: usize,
-    pub(super) large: LargeMessages,
+    pub(super) long_frame: LongFrameState,
 }
 
 /// Progress of the connection preface.
@@ -342,7 +342,7 @@ impl<T: Default> Connection<T> {
             events: VecDeque::new(),
             taken: 0,
             wanted: 0,
-            large: LargeMessages::default(),
+            long_frame: LongFrameState::default(),
             config,
         }
     }
@@ -407,7 +407,7 @@ impl<T: Default> Connection<T> {
     /// Whether the peer has started something that is incomplete, however little of it is in the inbox: the connection
     /// preface, a header block, or a long frame that is ignored.
     pub fn mid_message(&self) -> bool {
-        self.opening != PrefaceState::Open || self.block.is_some() || self.large.ignores()
+        self.opening != PrefaceState::Open || self.block.is_some() || self.long_frame.is_ignoring()
     }
 
     /// Returns the largest header list that the peer accepts, as far as it has announced one.
@@ -474,7 +474,7 @@ impl<T: Default> Connection<T> {
         if self.opening == PrefaceState::Greeted && !self.take_preface(inbox)? {
             return Ok(None);
         }
-        if self.large.is_within_frame() {
+        if self.long_frame.is_within_frame() {
             return self.take_rest(inbox, out);
         }
         let Some(header) = Header::read(inbox) else { return Ok(None) };

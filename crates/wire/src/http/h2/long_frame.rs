@@ -7,7 +7,7 @@ use polyrpc_core::Outbox;
 
 use super::connection::{Connection, FrameOutcome};
 use super::frame::{self, Header};
-use super::large::LongFrame;
+use super::long_frame_state::LongFrame;
 use super::receive::block_too_long;
 use super::settings::DEFAULT_FRAME;
 use super::status::{ErrorCode, Fault, connection_error};
@@ -24,7 +24,7 @@ const BESIDE_BLOCK: usize = 256 + 5;
 impl<T: Default> Connection<T> {
     /// Whether a frame of more than 16 KiB has arrived in part. No other frame can arrive before its end.
     pub fn is_reading_long_frame(&self) -> bool {
-        self.large.is_within_frame() || self.wanted > frame::HEADER + DEFAULT_FRAME
+        self.long_frame.is_within_frame() || self.wanted > frame::HEADER + DEFAULT_FRAME
     }
 
     /// Checks the header of a frame that is longer than most need to be, before its payload is buffered. Returns `true`
@@ -45,13 +45,13 @@ impl<T: Default> Connection<T> {
             // It may belong to an extension (RFC 9113, §5.5).
             _ => {
                 inbox.advance(frame::HEADER);
-                self.large.current = Some(LongFrame::Ignored(header.length));
+                self.long_frame.current = Some(LongFrame::Ignored(header.length));
                 self.guard.burst += 1;
                 return Ok(true);
             }
         }
         if inbox.len() >= frame::HEADER + header.length {
-            self.large.arrived = 0;
+            self.long_frame.inbox_len_at_last_check = 0;
         }
         Ok(false)
     }
@@ -75,16 +75,16 @@ impl<T: Default> Connection<T> {
         inbox: &mut BytesMut,
         out: &mut Outbox,
     ) -> Result<Option<FrameOutcome>, Fault> {
-        let before = mem::replace(&mut self.large.arrived, inbox.len());
+        let before = mem::replace(&mut self.long_frame.inbox_len_at_last_check, inbox.len());
         let more = inbox.len().saturating_sub(before);
         let is_slow = before > 0 && (1..SLOW_READ).contains(&more);
         if header.kind == frame::DATA && !header.has(frame::PADDED) && is_slow {
             self.wanted = 0;
-            self.large.arrived = 0;
+            self.long_frame.inbox_len_at_last_check = 0;
             inbox.advance(frame::HEADER);
             return self.take_data(header, inbox, out);
         }
-        self.large.in_long_read |= self.wanted > LONG_READ;
+        self.long_frame.inbox_is_long_buffer |= self.wanted > LONG_READ;
         Ok(None)
     }
 
@@ -95,13 +95,13 @@ impl<T: Default> Connection<T> {
         inbox: &mut BytesMut,
         out: &mut Outbox,
     ) -> Result<Option<FrameOutcome>, Fault> {
-        match self.large.current {
+        match self.long_frame.current {
             _ if inbox.is_empty() => Ok(None),
             Some(LongFrame::Data(rest)) => self.take_data(rest, inbox, out),
             Some(LongFrame::Ignored(rest)) => {
                 let length = inbox.len().min(rest);
                 inbox.advance(length);
-                self.large.current = (length < rest).then_some(LongFrame::Ignored(rest - length));
+                self.long_frame.current = (length < rest).then_some(LongFrame::Ignored(rest - length));
                 Ok(Some(FrameOutcome::Nothing))
             }
             None => Ok(Some(FrameOutcome::Nothing)),
@@ -117,7 +117,7 @@ impl<T: Default> Connection<T> {
     ) -> Result<Option<FrameOutcome>, Fault> {
         let length = inbox.len().min(rest.length);
         let is_last = length == rest.length;
-        self.large.current =
+        self.long_frame.current =
             (!is_last).then_some(LongFrame::Data(Header { length: rest.length - length, ..rest }));
         let piece = Header { length, flags: if is_last { rest.flags } else { 0 }, ..rest };
         let payload = self.take_payload(length, inbox);
@@ -129,14 +129,14 @@ impl<T: Default> Connection<T> {
     /// A short one is copied out of a buffer that was made for a long one: it would keep all of it in memory. A long
     /// one takes the buffer along, and what follows it is moved to another.
     pub(super) fn take_payload(&mut self, length: usize, inbox: &mut BytesMut) -> BytesMut {
-        if !self.large.in_long_read {
+        if !self.long_frame.inbox_is_long_buffer {
             return inbox.split_to(length);
         }
         let (payload, behind) = inbox.split_at(length);
         // Of payload and rest no more than the shorter one is copied, so that no byte is copied many times.
         if length > LONG_READ && behind.len() < length {
             let behind = BytesMut::from(behind);
-            self.large.in_long_read = behind.len() > LONG_READ;
+            self.long_frame.inbox_is_long_buffer = behind.len() > LONG_READ;
             let mut payload = mem::replace(inbox, behind);
             payload.truncate(length);
             return payload;
@@ -144,7 +144,7 @@ impl<T: Default> Connection<T> {
         let payload = BytesMut::from(payload);
         inbox.advance(length);
         if inbox.is_empty() {
-            self.large.in_long_read = false;
+            self.long_frame.inbox_is_long_buffer = false;
             *inbox = BytesMut::new();
         }
         payload

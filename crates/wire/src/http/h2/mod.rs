@@ -6,7 +6,8 @@
 //! (`frame.rs`), `send.rs` sends them, `go_away.rs` shuts the connection down. Each stream (`stream.rs`) is kept in a
 //! table (`streams.rs`) until it is closed, and remembered a little longer (`closed_streams.rs`). `message.rs`
 //! validates header lists, `settings.rs` holds the SETTINGS of each side, `status.rs` the error codes. `announce.rs`
-//! widens the limits for peers that send much, `long_frame.rs` reads their frames; `large.rs` is the state of both.
+//! announces larger limits to peers that send much, `long_frame.rs` reads their frames; `long_frame_state.rs` is the
+//! state of both.
 //! `guard.rs` counts abusive behaviour, `clock.rs` handles timeouts, `invariants.rs` checks invariants.
 
 mod announce;
@@ -18,8 +19,8 @@ mod go_away;
 mod guard;
 pub mod hpack;
 mod invariants;
-mod large;
 mod long_frame;
+mod long_frame_state;
 mod message;
 mod receive;
 mod send;

@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-mod large;
 mod limits;
+mod long_frame;
 
 use polyrpc_core::{Outbox, Violation};
 

@@ -1,20 +1,20 @@
-//! State of a connection for large messages of its peer.
+//! State of receiving long frames.
 
 use super::frame::Header;
 
 /// Whether longer frames were announced, and which one is being read.
 #[derive(Debug, Default)]
-pub(super) struct LargeMessages {
-    /// Full DATA frames received and consumed before longer ones were announced.
+pub(super) struct LongFrameState {
+    /// Full DATA frames that were consumed before longer ones were announced.
     pub(super) full_frames: u8,
     /// Longer frames were announced: the peer may send them.
     pub(super) is_announced: bool,
     /// The long frame whose payload is taken in parts.
     pub(super) current: Option<LongFrame>,
-    /// Bytes in the inbox when a long frame was last found incomplete.
-    pub(super) arrived: usize,
-    /// The inbox may lie in a buffer that was made for a long frame.
-    pub(super) in_long_read: bool,
+    /// Length of the inbox when a long frame was last found incomplete.
+    pub(super) inbox_len_at_last_check: usize,
+    /// The inbox may be a buffer that was allocated for a long frame.
+    pub(super) inbox_is_long_buffer: bool,
 }
 
 /// A long frame whose header was taken.
@@ -26,14 +26,14 @@ pub(super) enum LongFrame {
     Ignored(usize),
 }
 
-impl LargeMessages {
+impl LongFrameState {
     /// Whether a part of a long frame was taken. Its rest comes next.
     pub(super) fn is_within_frame(&self) -> bool {
         self.current.is_some()
     }
 
     /// Whether a long frame is being ignored.
-    pub(super) fn ignores(&self) -> bool {
+    pub(super) fn is_ignoring(&self) -> bool {
         matches!(self.current, Some(LongFrame::Ignored(_)))
     }
 }
