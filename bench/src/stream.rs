@@ -25,7 +25,7 @@ use crate::run::PATIENCE;
 /// messages are slices of, and for the allocator's reserve.
 const LIMIT_KIB: u64 = 2 * (WINDOW_KIB + UNSENT_KIB);
 
-/// Maximum unread data of a stream: the HTTP/2 setting `most_window`.
+/// Maximum unread data of a stream: the HTTP/2 setting `max_window`.
 const WINDOW_KIB: u64 = 4 << 10;
 
 /// Maximum unsent data: `Limits::unsent`.

@@ -194,7 +194,7 @@ fn windows() -> Arc<h2::Config> {
         streams: LARGEST,
         frame: (1 << 24) - 1,
         window: LARGEST,
-        most_window: LARGEST,
+        max_window: LARGEST,
         connection_window: LARGEST,
         resets: u32::MAX,
         resets_per_second: u32::MAX,

@@ -256,7 +256,7 @@ fn service_names(router: &Router) -> String {
 /// KiB, and the rest of a reply is buffered until it opens.
 fn http2(limits: &Limits) -> h2::Config {
     let usual = h2::Config::default();
-    let most_unsent = usual.most_unsent.max(limits.message.saturating_add(limits.unsent));
+    let max_unsent = usual.max_unsent.max(limits.message.saturating_add(limits.unsent));
     // The largest possible window (RFC 9113, section 6.9.1).
     let window = |bytes: u32| bytes.min(i32::MAX as u32);
     let Http2 { stream_window, large_stream_window, max_stream_window, connection_window, .. } = limits.http2;
@@ -267,11 +267,11 @@ fn http2(limits: &Limits) -> h2::Config {
         large_frame: limits.http2.large_frame,
         window: window(stream_window),
         large_window: window(large_stream_window),
-        most_window: window(max_stream_window),
+        max_window: window(max_stream_window),
         connection_window: window(connection_window),
         unsent: usual.unsent,
         unsent_in_all: limits.unsent,
-        most_unsent,
+        max_unsent,
         stalled: limits.write_timeout,
         resets: limits.http2.resets,
         resets_per_second: limits.http2.resets_per_second,

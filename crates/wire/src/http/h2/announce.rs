@@ -87,6 +87,6 @@ impl Config {
 
     /// Initial window of a stream of a peer that sends much.
     fn wide_window(&self) -> u32 {
-        self.large_window.min(self.most_window).max(self.window)
+        self.large_window.min(self.max_window).max(self.window)
     }
 }

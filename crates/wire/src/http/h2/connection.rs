@@ -32,11 +32,11 @@ pub struct Config {
     pub large_frame: u32,
     /// Initial receive window of a stream in bytes. 64 KiB.
     pub window: u32,
-    /// Initial receive window of a stream once [`large_frame`](Self::large_frame) was announced. 1 MiB; `most_window`
+    /// Initial receive window of a stream once [`large_frame`](Self::large_frame) was announced. 1 MiB; `max_window`
     /// limits it.
     pub large_window: u32,
     /// Limit to which a stream's receive window may grow while its messages are consumed as fast as they arrive. 4 MiB.
-    pub most_window: u32,
+    pub max_window: u32,
     /// Receive window of the connection in bytes. 16 MiB.
     pub connection_window: u32,
     /// Bytes that a stream may queue for the peer's window before [`Connection::room`] returns `false`. 64 KiB.
@@ -45,7 +45,7 @@ pub struct Config {
     /// counts with at most `unsent` bytes. 64 MiB.
     pub unsent_in_all: usize,
     /// Bytes that all streams together may queue before new streams are refused, however few the streams are. 64 MiB.
-    pub most_unsent: usize,
+    pub max_unsent: usize,
     /// How long the peer may read nothing of a response that is finished but still queued, however short it is; then
     /// its stream is reset. 30 s. A client's request may stall for longer if no more than [`unsent`](Self::unsent)
     /// bytes of it are queued.
@@ -74,11 +74,11 @@ impl Default for Config {
             large_frame: 1 << 20,
             window: 64 << 10,
             large_window: 1 << 20,
-            most_window: 4 << 20,
+            max_window: 4 << 20,
             connection_window: 16 << 20,
             unsent: 64 << 10,
             unsent_in_all: 64 << 20,
-            most_unsent: 64 << 20,
+            max_unsent: 64 << 20,
             stalled: Duration::from_secs(30),
             resets: 1000,
             resets_per_second: 100,

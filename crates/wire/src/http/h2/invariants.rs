@@ -59,7 +59,7 @@ impl<T> Connection<T> {
         for stream in self.streams.iter().filter(|stream| stream.is_read(self.role)) {
             let window = stream.receive_window + i64::from(stream.credit) + stream.unread as i64;
             assert_eq!(window, i64::from(stream.window), "a stream's window");
-            assert!(stream.window <= self.config.most_window.max(self.config.window) + widened);
+            assert!(stream.window <= self.config.max_window.max(self.config.window) + widened);
         }
     }
 }

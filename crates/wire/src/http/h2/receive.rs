@@ -274,12 +274,12 @@ impl<T: Default> Connection<T> {
     /// response counts: every connection may have a few of them, and they block other requests no more than short ones
     /// do.
     fn exceeds_queue_limit(&self) -> bool {
-        let Config { unsent, unsent_in_all, most_unsent, .. } = *self.config;
+        let Config { unsent, unsent_in_all, max_unsent, .. } = *self.config;
         if self.queued < unsent_in_all {
             return false;
         }
         let counted = || self.streams.iter().map(|stream| stream.queued.min(unsent)).sum::<usize>();
-        self.queued >= most_unsent || counted() >= unsent_in_all
+        self.queued >= max_unsent || counted() >= unsent_in_all
     }
 
     /// Handles the typical unary request: its only DATA frame follows its HEADERS directly.

@@ -206,7 +206,7 @@ impl<T: Default> Connection<T> {
 
     /// Adds consumed bytes to a stream's credit and sends a WINDOW_UPDATE once it is worth a frame.
     pub(super) fn credit_stream(&mut self, id: u32, length: usize, out: &mut Outbox) {
-        let most = self.config.most_window;
+        let most = self.config.max_window;
         let role = self.role;
         let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.is_read(role)) else { return };
         stream.credit += length as u32;

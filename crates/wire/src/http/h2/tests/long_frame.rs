@@ -127,7 +127,7 @@ fn windows_of_open_streams_are_widened_by_the_announcement() {
 
 #[test]
 fn wide_window_stays_below_the_limit_of_windows() {
-    let mut spoken = busy_with(Config { most_window: 200_000, ..Config::default() });
+    let mut spoken = busy_with(Config { max_window: 200_000, ..Config::default() });
     spoken.receive(&request(3, false)).unwrap();
     let data = |length| frame_of(frame::DATA, 0, 3, &vec![7; length]);
     spoken.receive(&data(200_000)).unwrap();

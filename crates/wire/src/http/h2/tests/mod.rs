@@ -399,7 +399,7 @@ fn window_grows_while_data_is_consumed_at_once() {
     }
     assert!(granted.len() > 5);
     assert!(granted.last() > granted.first());
-    assert!(granted.iter().all(|granted| *granted <= 2 * Config::default().most_window));
+    assert!(granted.iter().all(|granted| *granted <= 2 * Config::default().max_window));
 }
 
 #[test]
@@ -414,7 +414,7 @@ fn windows_of_all_streams_grow_no_more_than_those_of_a_few() {
             spoken.server.consumed(stream, 16_000, &mut spoken.out);
         }
     }
-    let most = 4 * Config::default().most_window as usize;
+    let most = 4 * Config::default().max_window as usize;
     let growth = spoken.server.growth;
     assert!((most / 2..=most).contains(&growth), "{growth}");
     spoken.server.assert_sound();
@@ -490,7 +490,7 @@ fn no_window() -> Vec<u8> {
 
 #[test]
 fn one_unsent_response_admits_requests_but_many_do_not() {
-    let config = Config { unsent: 100, unsent_in_all: 1000, most_unsent: 10_000, ..Config::default() };
+    let config = Config { unsent: 100, unsent_in_all: 1000, max_unsent: 10_000, ..Config::default() };
     let open = |spoken: &mut RawServer, id, length| {
         let taken = spoken.receive(&request(id, true)).unwrap().len() == 1;
         spoken.server.data(id, b"", Bytes::from(vec![0; length]), false, &mut spoken.out);
@@ -511,7 +511,7 @@ fn one_unsent_response_admits_requests_but_many_do_not() {
 
 #[test]
 fn refused_streams_do_not_count_as_abuse_while_the_peer_reads() {
-    let config = Config { unsent_in_all: 1000, most_unsent: 1000, ..Config::default() };
+    let config = Config { unsent_in_all: 1000, max_unsent: 1000, ..Config::default() };
     let mut spoken = RawServer::open(config);
     spoken.receive(&no_window()).unwrap();
     spoken.receive(&request(1, true)).unwrap();
