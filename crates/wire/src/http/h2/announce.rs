@@ -1,7 +1,7 @@
 //! Longer frames and wider windows for peers that send much.
 //!
-//! They are announced late: strangers get the limits of the protocol's defaults, and a peer that has sent two full
-//! frames of data gains from longer ones.
+//! A new peer gets `Config::frame` and `Config::window`. Larger limits are announced after two full DATA frames, of at
+//! least 16 KiB each, were consumed.
 
 use polyrpc_core::Outbox;
 
@@ -11,12 +11,13 @@ use super::send::MAX_GROWTH;
 use super::settings::{DEFAULT_FRAME, INITIAL_WINDOW_SIZE, LONGEST_FRAME, MAX_FRAME_SIZE};
 use super::stream::Role;
 
-/// Full DATA frames from a peer after which longer ones are announced.
+/// Number of consumed full DATA frames after which longer ones are announced.
 const FULL_FRAMES: u8 = 2;
 
 impl<T: Default> Connection<T> {
-    /// Counts full DATA frames. After some, longer ones are announced (RFC 9113, §6.5: SETTINGS may be sent at any
-    /// time). Only frames whose data are consumed count: others may belong to a request that is not authenticated.
+    /// Counts DATA frames of at least 16 KiB of which data were consumed: others may belong to a request that is not
+    /// authenticated. After [`FULL_FRAMES`], longer ones are announced (RFC 9113, §6.5: SETTINGS may be sent at any
+    /// time).
     #[cold]
     pub(super) fn count_full_frames(&mut self, frames: u8, out: &mut Outbox) {
         if self.long_frame.is_announced || !self.config.has_long_frames() {

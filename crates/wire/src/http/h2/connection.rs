@@ -27,8 +27,8 @@ pub struct Config {
     /// Maximum payload size of a frame in bytes. 16 KiB, the smallest value that the protocol allows; larger values are
     /// announced, up to 16 MiB.
     pub frame: u32,
-    /// Maximum payload size of a frame once the peer has sent two full frames of data, which is when it is announced.
-    /// 1 MiB.
+    /// Maximum payload size of a frame once two DATA frames of at least 16 KiB were consumed, which is when it is
+    /// announced. 1 MiB.
     pub large_frame: u32,
     /// Initial receive window of a stream in bytes. 64 KiB.
     pub window: u32,
@@ -126,7 +126,7 @@ pub struct Connection<T = ()> {
     pub(super) unread: usize,
     /// Bytes of `unread` whose connection window was withheld, since too much waits to be consumed.
     pub(super) withheld: usize,
-    /// Bytes by which the receive windows of open streams have grown.
+    /// Bytes by which the receive windows of open streams have grown beyond the announced initial window.
     pub(super) growth: usize,
     /// An incomplete header block: CONTINUATION frames must follow.
     pub(super) block: Option<Block>,

@@ -27,8 +27,8 @@ impl<T: Default> Connection<T> {
         self.long_frame.is_within_frame() || self.wanted > frame::HEADER + DEFAULT_FRAME
     }
 
-    /// Checks the header of a frame that is longer than most need to be, before its payload is buffered. Returns `true`
-    /// if the frame is ignored.
+    /// Checks the header of a frame of more than 16 KiB before its payload is buffered. Returns `true` if the frame is
+    /// ignored.
     #[cold]
     pub(super) fn check_long(&mut self, header: Header, inbox: &mut BytesMut) -> Result<bool, Fault> {
         let longest = self.longest_frame();
@@ -39,7 +39,8 @@ impl<T: Default> Connection<T> {
             frame::DATA => self.check_window(header)?,
             frame::HEADERS | frame::CONTINUATION => self.check_block(header)?,
             kind if kind < frame::CONTINUATION => {
-                let why = "a long frame of a type whose frames are short";
+                // Stricter than RFC 9113: it lets SETTINGS and the debug data of GOAWAY be as long as any frame.
+                let why = "a control frame of more than 16 KiB";
                 return Err(connection_error(ErrorCode::FRAME_SIZE_ERROR, why));
             }
             // It may belong to an extension (RFC 9113, §5.5).
@@ -126,14 +127,15 @@ impl<T: Default> Connection<T> {
 
     /// Takes the payload of a DATA frame out of the inbox.
     ///
-    /// A short one is copied out of a buffer that was made for a long one: it would keep all of it in memory. A long
-    /// one takes the buffer along, and what follows it is moved to another.
+    /// A short payload is copied if the inbox is a buffer that was allocated for a long frame; otherwise it would keep
+    /// that whole buffer alive. A long payload keeps the buffer, and the bytes after it move to a new one.
     pub(super) fn take_payload(&mut self, length: usize, inbox: &mut BytesMut) -> BytesMut {
         if !self.long_frame.inbox_is_long_buffer {
             return inbox.split_to(length);
         }
         let (payload, behind) = inbox.split_at(length);
-        // Of payload and rest no more than the shorter one is copied, so that no byte is copied many times.
+        // A payload of more than `LONG_READ` is copied only if at least as many bytes follow it; a shorter one always.
+        // So no more bytes are copied than are taken.
         if length > LONG_READ && behind.len() < length {
             let behind = BytesMut::from(behind);
             self.long_frame.inbox_is_long_buffer = behind.len() > LONG_READ;

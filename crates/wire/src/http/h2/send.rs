@@ -327,8 +327,9 @@ impl<T: Default> Connection<T> {
     }
 }
 
-/// Maximum growth of all streams' receive windows together: that of four streams with the usual limit. Of many that were
-/// read fast and no longer are, each would hold its whole window, and use up the connection's.
+/// Maximum growth of all streams' receive windows together, beyond the announced initial window: that of four streams
+/// with the usual limit. Of many that were read fast and no longer are, each would hold its whole window, and use up the
+/// connection's.
 pub(super) const MAX_GROWTH: usize = 16 << 20;
 
 /// Returns the maximum data of the next frame, given how many bytes of other streams wait for windows.

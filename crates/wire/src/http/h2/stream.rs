@@ -47,7 +47,7 @@ pub(super) struct Stream<T> {
     pub(super) expected: Option<u64>,
     /// The message's headers were received; data and trailers follow.
     pub(super) headed: bool,
-    /// Full DATA frames received, until some of their data is consumed.
+    /// DATA frames of at least 16 KiB received, until some of their data is consumed.
     pub(super) full_frames: u8,
     /// Number of the most recent consecutive DATA frames that were empty and without END_STREAM.
     pub(super) empty_frames: u32,
