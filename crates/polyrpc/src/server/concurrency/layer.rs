@@ -45,7 +45,7 @@ impl LimitLayer {
 
 impl Layer for LimitLayer {
     async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
-        match self.0.measures() {
+        match self.0.needs_latency() {
             false => self.count(call, next).await,
             true if call.stream_type().is_unary() => self.measure(call, next).await,
             true => next.call(call).await,

@@ -14,9 +14,9 @@ use crate::server::incidents::{IncidentCounters, Refusal};
 #[derive(Debug)]
 pub(in crate::server) struct ConcurrencyLimiter {
     calls: AtomicUsize,
-    rule: LimitAlgorithm,
+    algorithm: LimitAlgorithm,
     /// Scope of the counted calls, for the text of a rejection.
-    of: LimitScope,
+    scope: LimitScope,
     incidents: Arc<IncidentCounters>,
 }
 
@@ -38,11 +38,11 @@ impl ConcurrencyLimiter {
     /// Creates a limiter; `None` if there is nothing to limit.
     pub(in crate::server) fn new(
         limit: &ConcurrencyLimit,
-        of: LimitScope,
+        scope: LimitScope,
         incidents: Arc<IncidentCounters>,
     ) -> Option<Self> {
         let now = Instant::now();
-        let rule = match limit {
+        let algorithm = match limit {
             ConcurrencyLimit::Unlimited => return None,
             ConcurrencyLimit::Constant(number) => LimitAlgorithm::Constant(*number),
             &ConcurrencyLimit::Auto { initial, least, most } => {
@@ -54,12 +54,12 @@ impl ConcurrencyLimiter {
                 LimitAlgorithm::Timeout(Box::new(TimeoutLimiter::new(timeout, most, now)))
             }
         };
-        Some(Self { calls: AtomicUsize::new(0), rule, of, incidents })
+        Some(Self { calls: AtomicUsize::new(0), algorithm, scope, incidents })
     }
 
     /// Returns whether it needs the duration of calls, and thus ignores streaming calls.
-    pub(super) fn measures(&self) -> bool {
-        !matches!(self.rule, LimitAlgorithm::Constant(_))
+    pub(super) fn needs_latency(&self) -> bool {
+        !matches!(self.algorithm, LimitAlgorithm::Constant(_))
     }
 
     /// Acquires a permit for a call with this timeout.
@@ -70,12 +70,12 @@ impl ConcurrencyLimiter {
     pub(super) fn acquire(self: &Arc<Self>, timeout: Option<Duration>) -> Result<Permit, Status> {
         let permit = Permit(self.clone());
         let calls = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        let admitted = match &self.rule {
+        let admitted = match &self.algorithm {
             LimitAlgorithm::Constant(limit) => calls <= *limit,
-            LimitAlgorithm::Auto(gradient) => gradient.admits(calls),
-            LimitAlgorithm::Timeout(timely) => timely.admits(calls, timeout),
+            LimitAlgorithm::Auto(auto) => auto.admits(calls),
+            LimitAlgorithm::Timeout(by_timeout) => by_timeout.admits(calls, timeout),
         };
-        if admitted { Ok(permit) } else { Err(self.refusal(calls)) }
+        if admitted { Ok(permit) } else { Err(self.reject(calls)) }
     }
 
     /// Records the end of a call, whatever its outcome.
@@ -87,26 +87,26 @@ impl ConcurrencyLimiter {
             Some(Code::ResourceExhausted) => return,
             Some(_) => SampleOutcome::Failed,
         };
-        match &self.rule {
+        match &self.algorithm {
             LimitAlgorithm::Constant(_) => {}
-            LimitAlgorithm::Auto(gradient) => gradient.record_end(outcome, latency, now),
-            LimitAlgorithm::Timeout(timely) => timely.record_end(outcome, latency, now),
+            LimitAlgorithm::Auto(auto) => auto.record_end(outcome, latency, now),
+            LimitAlgorithm::Timeout(by_timeout) => by_timeout.record_end(outcome, latency, now),
         }
     }
 
     /// Uses the wording that clients know, of which the number is part (brpc `policy/baidu_rpc_protocol.cpp`).
     #[cold]
-    fn refusal(&self, calls: usize) -> Status {
-        self.incidents.count(match self.of {
+    fn reject(&self, calls: usize) -> Status {
+        self.incidents.count(match self.scope {
             LimitScope::Server => Refusal::Concurrency,
             LimitScope::Method => Refusal::MethodConcurrency,
         });
-        let limit = match &self.rule {
+        let limit = match &self.algorithm {
             LimitAlgorithm::Constant(limit) => *limit,
-            LimitAlgorithm::Auto(gradient) => gradient.limit(),
+            LimitAlgorithm::Auto(auto) => auto.limit(),
             LimitAlgorithm::Timeout(_) => calls - 1,
         };
-        Status::resource_exhausted(match self.of {
+        Status::resource_exhausted(match self.scope {
             LimitScope::Server => format!("Reached server's max_concurrency={limit}"),
             LimitScope::Method => format!("Reached the method's max_concurrency={limit}"),
         })
