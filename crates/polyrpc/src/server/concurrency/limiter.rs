@@ -46,7 +46,7 @@ impl ConcurrencyLimiter {
             ConcurrencyLimit::Unlimited => return None,
             ConcurrencyLimit::Constant(number) => LimitAlgorithm::Constant(*number),
             &ConcurrencyLimit::Auto { initial, least, most } => {
-                // Without randomness it still works, but in step with others.
+                // If no random seed is available, the limiters of several processes may probe at the same time.
                 let seed = getrandom::u64().unwrap_or_default();
                 LimitAlgorithm::Auto(Box::new(AutoLimiter::new(initial, (least, most), now, seed)))
             }
@@ -57,7 +57,7 @@ impl ConcurrencyLimiter {
         Some(Self { calls: AtomicUsize::new(0), algorithm, scope, incidents })
     }
 
-    /// Returns whether it needs the duration of calls, and thus ignores streaming calls.
+    /// Whether the algorithm needs the latency of calls. Streaming calls are not limited then.
     pub(super) fn needs_latency(&self) -> bool {
         !matches!(self.algorithm, LimitAlgorithm::Constant(_))
     }
@@ -78,12 +78,12 @@ impl ConcurrencyLimiter {
         if admitted { Ok(permit) } else { Err(self.reject(calls)) }
     }
 
-    /// Records the end of a call, whatever its outcome.
+    /// Records the duration of a finished call. One that failed with `ResourceExhausted` is ignored: it was probably
+    /// rejected.
     pub(super) fn record_end(&self, failure: Option<Code>, began: Instant, now: Instant) {
         let latency = now.saturating_duration_since(began);
         let outcome = match failure {
             None => SampleOutcome::Succeeded,
-            // A rejection contains no information about the duration of calls.
             Some(Code::ResourceExhausted) => return,
             Some(_) => SampleOutcome::Failed,
         };
@@ -94,7 +94,8 @@ impl ConcurrencyLimiter {
         }
     }
 
-    /// Uses the wording that clients know, of which the number is part (brpc `policy/baidu_rpc_protocol.cpp`).
+    /// Counts the rejection and returns its status. The server's text is brpc's (`policy/baidu_rpc_protocol.cpp`); the
+    /// method's is our own.
     #[cold]
     fn reject(&self, calls: usize) -> Status {
         self.incidents.count(match self.scope {
