@@ -9,16 +9,22 @@ use super::backoff::{Backoff, chance};
 /// Decides when the next connection to a server may be attempted.
 ///
 /// A connection has failed if it could not be established, and also if it ended before any reply: a server that accepts
-/// and closes must not be connected to as fast as callers call. The first reply resets the failure.
+/// and closes must not be connected to as fast as callers call.
 ///
 /// ```text
-///           a connection attempt fails                      `until` has passed
-///  Healthy ─────────────▶ waiting (refuses) ────────────────────▶ trying (one dial per slot)
-///    ▲ │                        ▲                                      │  │      ▲
-///    │ │                        └──────────── a connection attempt fails ────────────┘  │      │
-///    │ └──── a connection ends before any reply, for the first time ──────┼──────┘
-///    └──────────── a reply, on any connection made since ─────────────────┘
+///  Healthy ───(1)───▶ Waiting ───(3)───▶ Trying
+///     │                  ▲                │  ▲
+///     │                  └──────(4)───────┘  │
+///     └──────────────────(2)─────────────────┘
+///
+///  (1) a connect fails
+///  (2) a connection ends before any reply
+///  (3) `until` has passed
+///  (4) a connect fails, or a connection ends before any reply
 /// ```
+///
+/// While it waits, connects are refused; while it tries, each slot permits one. The first reply on any connection leads
+/// from every state back to Healthy.
 #[derive(Debug)]
 pub(in crate::client) struct ConnectBackoff {
     settings: Backoff,
