@@ -10,9 +10,9 @@ pub(super) fn failure(ended: &Result<Option<Reply>, Status>) -> Option<&Status> 
     }
 }
 
-/// Whether a call failed through no fault of this side.
-pub(super) fn is_by_server(status: &Status) -> bool {
-    // Such as a response that exceeds this client's limit: every server would answer so.
+/// Whether outlier detection and load balancing count this failure against the server.
+pub(super) fn counts_against_server(status: &Status) -> bool {
+    // For example, a response above this client's limit: every server would answer with it.
     if status.fault() == Fault::Us {
         return false;
     }
@@ -20,8 +20,8 @@ pub(super) fn is_by_server(status: &Status) -> bool {
     status.scope() == Scope::Connection || is_fault
 }
 
-/// Whether it is certain that no server processed the call.
-pub(super) fn is_unprocessed(status: &Status) -> bool {
+/// Whether the connection refused or lost the call before the server started it.
+pub(super) fn is_connection_failure_before_start(status: &Status) -> bool {
     status.scope() == Scope::Connection && status.retry() == Retry::Elsewhere
 }
 

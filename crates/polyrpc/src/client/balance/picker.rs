@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use polyrpc_core::{Code, Status};
 
 use super::Candidate;
-use crate::client::retryable::is_by_server;
+use crate::client::retryable::counts_against_server;
 
 /// Load balancing policy.
 ///
@@ -125,7 +125,7 @@ impl AttemptOutcome<'_> {
 
     /// Whether the server is to blame: neither a rejection of the caller's own mistake nor a cancelled call counts.
     pub fn is_server_failure(&self) -> bool {
-        self.failure.is_some_and(is_by_server)
+        self.failure.is_some_and(counts_against_server)
     }
 
     /// Whether the call was cancelled before the answer: the latency is then only a lower bound.

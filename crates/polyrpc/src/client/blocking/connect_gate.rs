@@ -8,7 +8,7 @@ use polyrpc_core::{Code, Reply, Scope, Status};
 use crate::client::connection::Backoff;
 use crate::client::connection::connect_backoff::{BackoffChange, ConnectBackoff, ConnectPermit};
 use crate::client::connection::connect_gate::{ended_early, log_failure, log_recovery};
-use crate::client::retryable::is_unprocessed;
+use crate::client::retryable::is_connection_failure_before_start;
 use crate::transport::Address;
 
 /// [`ConnectBackoff`] that is shared by threads.
@@ -67,7 +67,9 @@ impl BlockingConnectGate {
     ) {
         let failure = match ended {
             Ok(None) => return,
-            Ok(Some(reply)) => reply.result.as_ref().err().filter(|status| is_unprocessed(status)),
+            Ok(Some(reply)) => {
+                reply.result.as_ref().err().filter(|status| is_connection_failure_before_start(status))
+            }
             // A reply that is malformed or too long shows neither that the server is well nor that it is not.
             Err(status) if status.scope() == Scope::Connection && status.code() != Code::Unavailable => {
                 return;

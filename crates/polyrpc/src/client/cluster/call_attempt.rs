@@ -9,7 +9,7 @@ use super::{Channel, RetryLoop, RoutingOptions};
 use crate::client::connection::any_connection::Readiness;
 use crate::client::connection::call_slot;
 use crate::client::pool::Pool;
-use crate::client::retryable::{failure, is_unprocessed};
+use crate::client::retryable::{failure, is_connection_failure_before_start};
 use crate::client::trace_span;
 use crate::propagation::{Phase, phase_ended};
 use crate::transport::Address;
@@ -147,7 +147,7 @@ impl<'a> CallAttempt<'a> {
                 || !mem::replace(&mut self.refused, true);
         }
         // The call was not processed in this case.
-        if !is_unprocessed(status) || self.refused {
+        if !is_connection_failure_before_start(status) || self.refused {
             return false;
         }
         self.refused = true;

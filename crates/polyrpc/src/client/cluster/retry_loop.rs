@@ -15,7 +15,7 @@ use super::{Channel, now};
 use crate::client::balance::PickContext;
 use crate::client::connection::backoff::chance;
 use crate::client::pool::PooledConnection;
-use crate::client::retryable::{is_retryable, is_unprocessed};
+use crate::client::retryable::{is_connection_failure_before_start, is_retryable};
 
 /// Call options that affect routing.
 #[derive(Debug, Clone, Copy, Default)]
@@ -169,7 +169,7 @@ impl<'c> RetryLoop<'c> {
     fn may_resend_unprocessed(&mut self, status: &Status, guard: &EndpointGuard) -> bool {
         let is_spared = self.channel.shared.settings.resends_unprocessed
             && self.attempts_made == 1
-            && is_unprocessed(status)
+            && is_connection_failure_before_start(status)
             && !self.is_expired();
         if is_spared {
             self.mark_tried(guard);

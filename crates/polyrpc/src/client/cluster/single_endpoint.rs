@@ -13,7 +13,7 @@ use super::retry_loop::RoutingOptions;
 use super::snapshot::Snapshot;
 use super::{Channel, now};
 use crate::client::pool::Pool;
-use crate::client::retryable::{failure, is_unprocessed};
+use crate::client::retryable::{failure, is_connection_failure_before_start};
 use crate::discovery::Instance;
 
 /// One of the servers of a channel.
@@ -58,7 +58,7 @@ impl SingleEndpoint {
 
     /// Whether a call that failed this way was not processed because the server is no longer listed.
     pub(in crate::client) fn has_left(&self, status: &Status) -> bool {
-        self.pool().is_retired() && is_unprocessed(status)
+        self.pool().is_retired() && is_connection_failure_before_start(status)
     }
 
     /// Makes one call to this server, without retries. The picker is informed of the attempt.

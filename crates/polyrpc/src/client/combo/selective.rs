@@ -12,7 +12,7 @@ use crate::call::{OutgoingCall, Response};
 use crate::client::balance::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, RoundRobin};
 use crate::client::call_defaults::{CallDefaults, deadline};
 use crate::client::cluster::RetryTokens;
-use crate::client::retryable::{is_retryable, is_unprocessed};
+use crate::client::retryable::{is_connection_failure_before_start, is_retryable};
 use crate::client::{EndpointInfo, Result, RetryBudget};
 use crate::codec::Body;
 use crate::discovery::{Attributes, Instance};
@@ -282,7 +282,7 @@ impl Inner {
     /// Whether another client may be tried after this failure. Withdraws the retry from the budget.
     fn may_try_again(&self, status: &Status, idempotent: bool) -> bool {
         is_retryable(status, idempotent)
-            && (is_unprocessed(status) || self.retry_tokens.withdraw(|| self.in_flight()))
+            && (is_connection_failure_before_start(status) || self.retry_tokens.withdraw(|| self.in_flight()))
     }
 
     /// Number of attempts in flight.
@@ -381,7 +381,7 @@ impl<'a> ChoiceGuard<'a> {
             attempts: (attempts(self.attempts.0), attempts(self.attempts.1)),
         };
         self.choices.pick.call_finished(self.place, &outcome);
-        if failure.is_some_and(is_unprocessed) {
+        if failure.is_some_and(is_connection_failure_before_start) {
             self.sub.candidate.load().mark_unavailable_until(now + PAUSE);
         }
     }

@@ -10,7 +10,7 @@ use tokio::time::timeout_at;
 
 use super::backoff::Backoff;
 use super::connect_backoff::{BackoffChange, ConnectBackoff, ConnectPermit};
-use crate::client::retryable::is_unprocessed;
+use crate::client::retryable::is_connection_failure_before_start;
 use crate::contention::{Mutex, MutexGuard};
 use crate::rate_limited::EventLimiter;
 use crate::transport::Address;
@@ -114,7 +114,7 @@ impl UnconfirmedConnection {
     #[cold]
     pub(in crate::client) fn on_reply(&mut self, reply: Option<&Reply>) {
         let failure = reply.and_then(|reply| reply.result.as_ref().err());
-        match failure.is_some_and(is_unprocessed) {
+        match failure.is_some_and(is_connection_failure_before_start) {
             true => self.refused = true,
             false => self.answered = true,
         }

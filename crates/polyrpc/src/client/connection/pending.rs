@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use polyrpc_core::{CallId, Code, Fault, Head, Message, Reply, Status};
 
 use super::call_counts::CallCounts;
-use crate::client::retryable::is_by_server;
+use crate::client::retryable::counts_against_server;
 
 /// Calls in flight on one connection.
 ///
@@ -343,7 +343,7 @@ impl PendingCalls {
                 State::Opened(_) | State::Ended(_) | State::Free => {}
             }
         }
-        if is_by_server(status) {
+        if counts_against_server(status) {
             self.failures += self.waiting() as u64;
         }
         (self.unary, self.opened) = (0, 0);
@@ -473,8 +473,8 @@ pub(in crate::client) fn register_waker(known: &mut Option<Waker>, waker: &Waker
 /// Whether a call failed through no fault of its caller.
 fn is_failure(result: &Result<Reply, Status>) -> bool {
     match result {
-        Ok(reply) => reply.result.as_ref().is_err_and(is_by_server),
-        Err(status) => is_by_server(status),
+        Ok(reply) => reply.result.as_ref().is_err_and(counts_against_server),
+        Err(status) => counts_against_server(status),
     }
 }
 
