@@ -20,7 +20,7 @@ use tokio::time::sleep_until;
 
 use self::open_connections::{OpenConnections, QueuePlace};
 use self::pending_connects::PendingConnects;
-use self::slot_queue::Turn;
+use self::slot_queue::Grant;
 use crate::client::connection::any_connection::AnyConnection;
 use crate::client::connection::call_counts::CallCounts;
 use crate::client::connection::call_slot::CallSlot;
@@ -197,9 +197,9 @@ impl Pool {
     /// Waits for a slot on a shared connection. The first call that waits establishes one if there may be another.
     async fn share(&self) -> Result<CallSlot, Status> {
         let mut place = QueuePlace::new(&self.connections);
-        match poll_fn(|cx| place.poll_turn(cx)).await {
-            Turn::Slot(slot) => Ok(slot),
-            Turn::Connect => {
+        match poll_fn(|cx| place.poll_grant(cx)).await {
+            Grant::Slot(slot) => Ok(slot),
+            Grant::Connect => {
                 // Boxed, so that calls which only wait do not pay for its size. It ends before the next call connects.
                 let connecting = Box::pin(self.connect_shared());
                 match select(poll_fn(|cx| place.poll_slot(cx)), connecting).await {

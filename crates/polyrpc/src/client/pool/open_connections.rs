@@ -1,7 +1,7 @@
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::slot_queue::{SlotQueue, Ticket, Turn};
+use super::slot_queue::{Grant, SlotQueue, Ticket};
 use crate::client::connection::any_connection::{AnyConnection, Readiness};
 use crate::client::connection::call_slot::CallSlot;
 use crate::contention::{Mutex, MutexGuard};
@@ -46,7 +46,7 @@ impl OpenConnections {
     /// Hands out the free slots of all connections to calls that wait. If there are more of these, and fewer
     /// connections than allowed, the first is asked to connect.
     pub(super) fn hand_out_slots(self: &Arc<Self>) {
-        self.queue.serve(|calls| {
+        self.queue.with_waiting_calls(|calls| {
             if calls.len() == 0 {
                 return;
             }
@@ -104,7 +104,7 @@ impl<'c> QueuePlace<'c> {
     }
 
     /// Waits for a slot, or for the turn to connect.
-    pub(super) fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Turn<CallSlot>> {
+    pub(super) fn poll_grant(&mut self, cx: &mut Context<'_>) -> Poll<Grant<CallSlot>> {
         let queue = &self.connections.queue;
         let ticket = match self.ticket {
             Some(ticket) => ticket,
@@ -119,7 +119,7 @@ impl<'c> QueuePlace<'c> {
                 ticket
             }
         };
-        queue.poll_turn(ticket, cx.waker())
+        queue.poll_grant(ticket, cx.waker())
     }
 
     /// Waits for a slot while a connection is established.

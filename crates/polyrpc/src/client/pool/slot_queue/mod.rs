@@ -14,7 +14,7 @@ use crate::contention::{Mutex, MutexGuard};
 pub(super) struct SlotQueue<S> {
     state: Mutex<QueueState<S>>,
     /// Number of calls that wait, for callers without the lock.
-    waiting: AtomicUsize,
+    waiting_count: AtomicUsize,
 }
 
 struct QueueState<S> {
@@ -33,7 +33,7 @@ pub(super) struct Ticket(u64);
 
 /// Why a call need not wait any longer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Turn<S> {
+pub(super) enum Grant<S> {
     Slot(S),
     /// It is to connect, for all that wait.
     Connect,
@@ -53,14 +53,14 @@ impl<S> Default for SlotQueue<S> {
     fn default() -> Self {
         let state =
             QueueState { next: 0, waiting: BTreeMap::new(), handed_out: BTreeMap::new(), connecting: None };
-        Self { state: Mutex::new(state), waiting: AtomicUsize::new(0) }
+        Self { state: Mutex::new(state), waiting_count: AtomicUsize::new(0) }
     }
 }
 
 impl<S> SlotQueue<S> {
     /// Whether no call waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) == 0
+        self.waiting_count.load(Ordering::Relaxed) == 0
     }
 
     /// Adds a call, which is woken by `waker`. Returns its ticket, and whether no other call waits: slots may be free
@@ -71,7 +71,7 @@ impl<S> SlotQueue<S> {
         state.next += 1;
         let is_first = state.waiting.is_empty();
         state.waiting.insert(ticket, waker);
-        self.publish(&state);
+        self.update_waiting_count(&state);
         (Ticket(ticket), is_first)
     }
 
@@ -90,10 +90,10 @@ impl<S> SlotQueue<S> {
     }
 
     /// As [`poll_slot`](Self::poll_slot); also ready if the call is to connect.
-    pub(super) fn poll_turn(&self, ticket: Ticket, waker: &Waker) -> Poll<Turn<S>> {
+    pub(super) fn poll_grant(&self, ticket: Ticket, waker: &Waker) -> Poll<Grant<S>> {
         match self.poll_slot(ticket, waker) {
-            Poll::Ready(slot) => Poll::Ready(Turn::Slot(slot)),
-            Poll::Pending if self.is_connecting(ticket) => Poll::Ready(Turn::Connect),
+            Poll::Ready(slot) => Poll::Ready(Grant::Slot(slot)),
+            Poll::Pending if self.is_connecting(ticket) => Poll::Ready(Grant::Connect),
             Poll::Pending => Poll::Pending,
         }
     }
@@ -109,7 +109,7 @@ impl<S> SlotQueue<S> {
         let waker = state.waiting.remove(&ticket.0);
         let slot = state.handed_out.remove(&ticket.0);
         let was_connecting = state.connecting.take_if(|connecting| *connecting == ticket.0).is_some();
-        self.publish(&state);
+        self.update_waiting_count(&state);
         drop(state);
         // As above.
         drop(waker);
@@ -117,18 +117,18 @@ impl<S> SlotQueue<S> {
     }
 
     /// Hands out slots under the queue's lock, and wakes their calls afterwards. No slot may be dropped in `serve`.
-    pub(super) fn serve(&self, serve: impl FnOnce(&mut WaitingCalls<'_, S>)) {
+    pub(super) fn with_waiting_calls(&self, update: impl FnOnce(&mut WaitingCalls<'_, S>)) {
         let mut state = self.lock();
         let mut calls = WaitingCalls { state: &mut state, woken: Vec::new() };
-        serve(&mut calls);
+        update(&mut calls);
         let woken = calls.woken;
-        self.publish(&state);
+        self.update_waiting_count(&state);
         drop(state);
         woken.into_iter().for_each(Waker::wake);
     }
 
-    fn publish(&self, state: &QueueState<S>) {
-        self.waiting.store(state.waiting.len(), Ordering::Relaxed);
+    fn update_waiting_count(&self, state: &QueueState<S>) {
+        self.waiting_count.store(state.waiting.len(), Ordering::Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, QueueState<S>> {
