@@ -8,9 +8,11 @@ use crate::contention::{Mutex, MutexGuard};
 
 /// The open connections of a pool, and the calls that wait for a slot on one of those that are shared.
 ///
-/// While calls wait, every connection is full and wakes this when a slot is free or it takes no more calls; slots are
-/// then handed out to the calls that have waited for longest. The queue is locked before the connections, and these
-/// before the state of any of them.
+/// While calls wait, every connection is full, except for one that was added just now. A connection wakes
+/// `OpenConnections` when it has a free slot or stops taking calls; slots are then handed to the calls that have waited
+/// for longest.
+///
+/// Lock order: queue, then `connections`, then the state of a connection.
 pub(super) struct OpenConnections {
     connections: Mutex<Vec<Arc<dyn AnyConnection>>>,
     queue: SlotQueue<CallSlot>,
@@ -23,7 +25,8 @@ impl OpenConnections {
         Arc::new(Self { connections: Mutex::new(connections), queue: SlotQueue::default(), max_shared })
     }
 
-    /// Returns a shared connection that takes a call, unless calls wait, which must not be overtaken.
+    /// Returns an unreserved slot on a connection with room, if any. `None` if calls wait in the queue, so that none is
+    /// overtaken.
     pub(super) fn try_share(&self) -> Option<CallSlot> {
         if !self.queue.is_empty() {
             return None;
@@ -43,8 +46,8 @@ impl OpenConnections {
         connections.iter().find(|connection| connection.available()).cloned().map(CallSlot::new)
     }
 
-    /// Hands out the free slots of all connections to calls that wait. If there are more of these, and fewer
-    /// connections than allowed, the first is asked to connect.
+    /// Hands the free slots of all connections to calls that wait. If calls still wait, and fewer than `max_shared`
+    /// connections are open, the first waiting call is asked to connect, unless a call connects already.
     pub(super) fn hand_out_slots(self: &Arc<Self>) {
         self.queue.with_waiting_calls(|calls| {
             if calls.len() == 0 {
@@ -64,7 +67,8 @@ impl OpenConnections {
                 calls.let_first_connect();
             }
             if connections.is_empty() {
-                // It may pause while others are open.
+                // The connecting call may be sleeping between two attempts (`Pool::connect_shared`). Without an open
+                // connection it must try again now, and return the failure.
                 calls.wake_connecting();
             }
         });

@@ -8,12 +8,12 @@ use crate::contention::{Mutex, MutexGuard};
 
 /// Calls that wait for a slot on a connection, in the order of arrival.
 ///
-/// Every slot is handed out to the first call that waits, which is woken once, with its slot. Free slots are handed out
-/// together, so a batch of replies wakes as many calls. The first call may be asked to connect meanwhile; it waits for
-/// a slot as the others do.
+/// While calls wait, a free slot is handed to the first of them, which is then woken. Slots that are free together are
+/// handed out together, so a batch of replies wakes as many calls. The first call may be asked to connect meanwhile; it
+/// waits for a slot as the others do.
 pub(super) struct SlotQueue<S> {
     state: Mutex<QueueState<S>>,
-    /// Number of calls that wait, for callers without the lock.
+    /// Copy of `waiting.len()` that is read without the lock.
     waiting_count: AtomicUsize,
 }
 
@@ -31,17 +31,17 @@ struct QueueState<S> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ticket(u64);
 
-/// Why a call need not wait any longer.
+/// What the queue grants to a waiting call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Grant<S> {
     Slot(S),
-    /// It is to connect, for all that wait.
+    /// The call must open a connection; the others keep waiting.
     Connect,
 }
 
 /// What a call leaves to the others when it leaves the queue.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "another call waits for it"]
+#[must_use = "another call may need the slot, or must be asked to connect"]
 pub(super) struct Leftover<S> {
     /// Slot that it did not take.
     pub(super) slot: Option<S>,
@@ -84,7 +84,7 @@ impl<S> SlotQueue<S> {
         let known = state.waiting.get_mut(&ticket.0).filter(|known| !known.will_wake(waker));
         let former = known.map(|known| mem::replace(known, waker.clone()));
         drop(state);
-        // Outside of the lock: dropping a waker may drop a task, whose call then leaves this queue.
+        // Outside the lock: dropping a waker may drop a task, whose call then leaves this queue.
         drop(former);
         Poll::Pending
     }
@@ -111,12 +111,14 @@ impl<S> SlotQueue<S> {
         let was_connecting = state.connecting.take_if(|connecting| *connecting == ticket.0).is_some();
         self.update_waiting_count(&state);
         drop(state);
-        // As above.
+        // Outside the lock, as in `poll_slot`.
         drop(waker);
         Leftover { slot, was_connecting }
     }
 
-    /// Hands out slots under the queue's lock, and wakes their calls afterwards. No slot may be dropped in `serve`.
+    /// Changes the calls that wait under the queue's lock, and wakes those that were granted something afterwards.
+    ///
+    /// `update` must not drop a slot: its connection could call back into this queue, and deadlock.
     pub(super) fn with_waiting_calls(&self, update: impl FnOnce(&mut WaitingCalls<'_, S>)) {
         let mut state = self.lock();
         let mut calls = WaitingCalls { state: &mut state, woken: Vec::new() };
