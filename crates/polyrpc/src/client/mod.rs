@@ -189,9 +189,9 @@ impl Client {
     pub(crate) fn from_stream(stream: Stream, protocol: Protocol, query: &str) -> Result<Self, Status> {
         let builder = Builder::new("");
         let url = Url::in_process(protocol, query)?;
-        let link = builder.sessions(&url)?.start(stream, None, ConnectionListeners::default());
+        let connection = builder.sessions(&url)?.start(stream, None, ConnectionListeners::default());
         Ok(Self {
-            backend: Backend::Network(Arc::new(Pool::fixed(link))),
+            backend: Backend::Network(Arc::new(Pool::fixed(connection))),
             defaults: Arc::new(builder.defaults(&url)),
             layers: Layers::default(),
         })

@@ -45,7 +45,7 @@ impl Connector {
         let begun = self.gate.wait_turn().await?;
         let connected = tokio::time::timeout(self.connect_timeout, self.connect(begun)).await;
         let result = match connected {
-            Ok(Ok(link)) => self.admit(link),
+            Ok(Ok(connection)) => self.admit(connection),
             Ok(Err(error)) => Err(self.unreachable(error)),
             Err(_) => Err(self.unreachable(io::ErrorKind::TimedOut.into())),
         };
@@ -63,11 +63,11 @@ impl Connector {
     }
 
     /// Passes a new connection to the hooks, which may reject it.
-    fn admit(&self, link: Arc<dyn AnyConnection>) -> Result<Arc<dyn AnyConnection>, Status> {
+    fn admit(&self, connection: Arc<dyn AnyConnection>) -> Result<Arc<dyn AnyConnection>, Status> {
         match self.hooks.connected(&self.url.address) {
-            Ok(()) => Ok(link),
+            Ok(()) => Ok(connection),
             Err(status) => {
-                link.close();
+                connection.close();
                 Err(status.with_scope(Scope::Connection).with_retry(Retry::Elsewhere))
             }
         }

@@ -82,11 +82,11 @@ impl Pool {
     }
 
     /// Creates a pool of one connection that cannot be replaced.
-    pub(super) fn fixed(link: Arc<dyn AnyConnection>) -> Self {
+    pub(super) fn fixed(connection: Arc<dyn AnyConnection>) -> Self {
         Self {
             connector: None,
             mode: ConnectionMode::Shared,
-            connections: OpenConnections::new(vec![link], 1),
+            connections: OpenConnections::new(vec![connection], 1),
             pending: PendingConnects::new(0),
             bounds: PoolLimits { idle: 1, shared: 1 },
             retired: AtomicBool::new(false),
@@ -99,9 +99,9 @@ impl Pool {
             ConnectionMode::Shared => {
                 self.connections.try_share().map(|slot| PooledConnection::new(slot, OnRelease::Nowhere))
             }
-            ConnectionMode::Pooled => {
-                self.pop_idle().map(|link| PooledConnection::exclusive(link, OnRelease::Pool(self.clone())))
-            }
+            ConnectionMode::Pooled => self
+                .pop_idle()
+                .map(|connection| PooledConnection::exclusive(connection, OnRelease::Pool(self.clone()))),
             ConnectionMode::Short => None,
         }
     }
@@ -133,14 +133,14 @@ impl Pool {
         if self.mode == ConnectionMode::Short {
             return;
         }
-        let mut links = self.connections.lock();
+        let mut connections = self.connections.lock();
         if self.is_retired() {
             return;
         }
         self.pending.clear();
-        links.drain(..).for_each(|link| link.close());
-        links.push(connection.into_connection());
-        drop(links);
+        connections.drain(..).for_each(|connection| connection.close());
+        connections.push(connection.into_connection());
+        drop(connections);
         self.connections.hand_out_slots();
     }
 
@@ -181,11 +181,11 @@ impl Pool {
 
     /// Makes no more connections; open ones close when their last call has ended.
     pub(super) fn retire(&self) {
-        let mut links = self.connections.lock();
+        let mut connections = self.connections.lock();
         self.retired.store(true, Ordering::Relaxed);
         self.pending.close();
-        links.drain(..).for_each(|link| link.close());
-        drop(links);
+        connections.drain(..).for_each(|connection| connection.close());
+        drop(connections);
         // Calls that wait fail now.
         self.connections.hand_out_slots();
     }
@@ -214,7 +214,7 @@ impl Pool {
     async fn connect_shared(&self) -> Result<CallSlot, Status> {
         loop {
             match self.connect().await {
-                Ok(link) => return self.add_shared(link),
+                Ok(connection) => return self.add_shared(connection),
                 Err(status) if self.connections.is_empty() => return Err(status),
                 Err(_) => {}
             }
@@ -231,29 +231,29 @@ impl Pool {
     }
 
     /// Adds a new connection, and returns a slot on it. Calls that wait get others when the caller leaves the queue.
-    fn add_shared(&self, link: Arc<dyn AnyConnection>) -> Result<CallSlot, Status> {
+    fn add_shared(&self, connection: Arc<dyn AnyConnection>) -> Result<CallSlot, Status> {
         // Before others see it: the caller is the first that waits. If the connection takes no call, submitting it
         // finds out.
-        let slot = match link.reserve(1, Waker::noop()) {
-            Some(1) => CallSlot::reserved(link.clone()),
-            _ => CallSlot::new(link.clone()),
+        let slot = match connection.reserve(1, Waker::noop()) {
+            Some(1) => CallSlot::reserved(connection.clone()),
+            _ => CallSlot::new(connection.clone()),
         };
-        let mut links = self.connections.lock();
+        let mut connections = self.connections.lock();
         if self.is_retired() {
-            link.close();
+            connection.close();
             return Err(pool_retired());
         }
-        links.push(link);
+        connections.push(connection);
         Ok(slot)
     }
 
     fn pop_idle(&self) -> Option<Arc<dyn AnyConnection>> {
         loop {
-            let link = self.connections.lock().pop()?;
-            if link.available() {
-                return Some(link);
+            let connection = self.connections.lock().pop()?;
+            if connection.available() {
+                return Some(connection);
             }
-            link.close();
+            connection.close();
         }
     }
 
@@ -274,12 +274,12 @@ impl Pool {
         }
     }
 
-    fn release(&self, link: Arc<dyn AnyConnection>) {
-        let mut links = self.connections.lock();
-        if link.available() && links.len() < self.bounds.idle && !self.is_retired() {
-            links.push(link);
+    fn release(&self, connection: Arc<dyn AnyConnection>) {
+        let mut connections = self.connections.lock();
+        if connection.available() && connections.len() < self.bounds.idle && !self.is_retired() {
+            connections.push(connection);
         } else {
-            link.close();
+            connection.close();
         }
     }
 }
@@ -296,8 +296,8 @@ fn pool_retired() -> Status {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        for link in self.connections.lock().drain(..) {
-            link.close();
+        for connection in self.connections.lock().drain(..) {
+            connection.close();
         }
     }
 }
@@ -314,8 +314,8 @@ impl PooledConnection {
     }
 
     /// A connection of this call alone.
-    fn exclusive(link: Arc<dyn AnyConnection>, on_release: OnRelease) -> Self {
-        Self::new(CallSlot::new(link), on_release)
+    fn exclusive(connection: Arc<dyn AnyConnection>, on_release: OnRelease) -> Self {
+        Self::new(CallSlot::new(connection), on_release)
     }
 
     /// Takes the connection without returning it to the pool.

@@ -49,14 +49,14 @@ impl PendingConnects {
             }
             // A failure that no call waited for is outdated.
             let Ok(Ok(fresh)) = dial.await else { continue };
-            let link = fresh.link();
-            if link.readiness() != Readiness::Ending {
-                return Ok(link);
+            let connection = fresh.into_connection();
+            if connection.readiness() != Readiness::Ending {
+                return Ok(connection);
             }
-            link.close();
+            connection.close();
         };
         match self.wait(dial).await {
-            Ok(connected) => connected.map(UnusedConnection::link),
+            Ok(connected) => connected.map(UnusedConnection::into_connection),
             Err(error) => {
                 resume_panic(error);
                 Err(given_up())
@@ -126,19 +126,19 @@ impl Drop for ConnectWaiter<'_> {
 pub(super) struct UnusedConnection(Option<Arc<dyn AnyConnection>>);
 
 impl UnusedConnection {
-    pub(super) fn new(link: Arc<dyn AnyConnection>) -> Self {
-        Self(Some(link))
+    pub(super) fn new(connection: Arc<dyn AnyConnection>) -> Self {
+        Self(Some(connection))
     }
 
-    fn link(mut self) -> Arc<dyn AnyConnection> {
+    fn into_connection(mut self) -> Arc<dyn AnyConnection> {
         self.0.take().expect("it is taken once")
     }
 }
 
 impl Drop for UnusedConnection {
     fn drop(&mut self) {
-        if let Some(link) = &self.0 {
-            link.close();
+        if let Some(connection) = &self.0 {
+            connection.close();
         }
     }
 }
