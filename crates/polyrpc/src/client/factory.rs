@@ -83,6 +83,6 @@ impl Builder {
             memory: self.memory.clone(),
             calls: Arc::default(),
         };
-        Ok(Pool::new(connector, self.kind, self.bounds))
+        Ok(Pool::new(connector, self.kind, self.pool_limits))
     }
 }

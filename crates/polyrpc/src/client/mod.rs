@@ -523,7 +523,7 @@ pub struct Builder {
     credential: Option<Bytes>,
     limits: Limits,
     memory: Option<MemoryBudget>,
-    bounds: PoolLimits,
+    pool_limits: PoolLimits,
     cores: Option<Cores>,
     keepalive: Option<Duration>,
     on_push: Option<PushHandler>,
@@ -560,7 +560,7 @@ impl Builder {
             credential: None,
             limits: Limits::default(),
             memory: None,
-            bounds: PoolLimits { idle: 100, shared: 8 },
+            pool_limits: PoolLimits { idle: 100, shared: 8 },
             cores: None,
             keepalive: None,
             compressors: Compressors::default(),
@@ -674,14 +674,14 @@ impl Builder {
 
     /// Sets the maximum number of idle connections in a pool. Default: 100.
     pub fn idle_connections(mut self, idle: usize) -> Self {
-        self.bounds.idle = idle;
+        self.pool_limits.idle = idle;
         self
     }
 
     /// Sets the maximum number of connections of [`ConnectionMode::Shared`] if a server limits the calls on each
     /// (HTTP/2). A call beyond that waits until another has ended. At least one; default: 8.
     pub fn connections(mut self, most: usize) -> Self {
-        self.bounds.shared = most.max(1);
+        self.pool_limits.shared = most.max(1);
         self
     }
 

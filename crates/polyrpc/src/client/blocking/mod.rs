@@ -114,7 +114,7 @@ impl Client {
             address: url.address,
             connect_timeout: builder.connect_timeout,
             on_push: builder.on_push,
-            max_idle: if builder.kind == ConnectionMode::Short { 0 } else { builder.bounds.idle },
+            max_idle: if builder.kind == ConnectionMode::Short { 0 } else { builder.pool_limits.idle },
             idle_connections: Mutex::default(),
         })))
     }

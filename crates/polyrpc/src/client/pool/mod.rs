@@ -50,7 +50,7 @@ pub(super) struct Pool {
     connections: Arc<OpenConnections>,
     /// Connections that are being established.
     pending: PendingConnects,
-    bounds: PoolLimits,
+    limits: PoolLimits,
     /// Whether the server is no longer listed: no connection is made or kept.
     retired: AtomicBool,
 }
@@ -65,7 +65,7 @@ pub(super) struct PoolLimits {
 }
 
 impl Pool {
-    pub(super) fn new(connector: Connector, mode: ConnectionMode, bounds: PoolLimits) -> Self {
+    pub(super) fn new(connector: Connector, mode: ConnectionMode, limits: PoolLimits) -> Self {
         let mode = match (mode, connector.url.dialect.one_at_a_time) {
             (ConnectionMode::Shared, true) => ConnectionMode::Pooled,
             (mode, _) => mode,
@@ -73,10 +73,10 @@ impl Pool {
         Self {
             connector: Some(connector.into()),
             mode,
-            connections: OpenConnections::new(Vec::new(), bounds.shared),
+            connections: OpenConnections::new(Vec::new(), limits.shared),
             // Calls that share connections make one at a time.
-            pending: PendingConnects::new(if mode == ConnectionMode::Shared { 1 } else { bounds.idle }),
-            bounds,
+            pending: PendingConnects::new(if mode == ConnectionMode::Shared { 1 } else { limits.idle }),
+            limits,
             retired: AtomicBool::new(false),
         }
     }
@@ -88,7 +88,7 @@ impl Pool {
             mode: ConnectionMode::Shared,
             connections: OpenConnections::new(vec![connection], 1),
             pending: PendingConnects::new(0),
-            bounds: PoolLimits { idle: 1, shared: 1 },
+            limits: PoolLimits { idle: 1, shared: 1 },
             retired: AtomicBool::new(false),
         }
     }
@@ -276,7 +276,7 @@ impl Pool {
 
     fn release(&self, connection: Arc<dyn AnyConnection>) {
         let mut connections = self.connections.lock();
-        if connection.available() && connections.len() < self.bounds.idle && !self.is_retired() {
+        if connection.available() && connections.len() < self.limits.idle && !self.is_retired() {
             connections.push(connection);
         } else {
             connection.close();

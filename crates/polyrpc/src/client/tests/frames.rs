@@ -56,7 +56,7 @@ impl Place {
             memory: None,
             calls: Default::default(),
         };
-        let pool = Pool::new(connector, ConnectionMode::Shared, builder.bounds);
+        let pool = Pool::new(connector, ConnectionMode::Shared, builder.pool_limits);
         Client {
             backend: Backend::Network(pool.into()),
             defaults: defaults.into(),
