@@ -71,7 +71,7 @@ impl Builder {
         let backoff = self.backoff.clone().unwrap_or_else(Backoff::single_server);
         let connector = Connector {
             sessions: self.sessions(&url)?,
-            dialing: self.dialing(&url)?,
+            transport: self.transport_connector(&url)?,
             tls,
             keepalive: self.keepalive.or_else(|| url.protocol.descriptor().keepalive).map(Keepalive::every),
             gate: Arc::new(ConnectGate::new(url.address.clone(), backoff)),

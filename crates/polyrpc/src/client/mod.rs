@@ -997,7 +997,7 @@ impl Builder {
     }
 
     /// Returns the connector of the transport.
-    fn dialing(&self, url: &Url) -> Result<TransportConnector, Status> {
+    fn transport_connector(&self, url: &Url) -> Result<TransportConnector, Status> {
         match url.address {
             Address::Tcp(_) | Address::Unix(_) => Ok(TransportConnector::Socket),
             #[cfg(feature = "kcp")]

@@ -240,12 +240,12 @@ impl ClosingServer {
         Client::builder(&format!("rpcx://{}", self.address))
     }
 
-    /// While `callers` call for two seconds, at most two dials a second are made, except for the first failures; of those
-    /// there are at most `first`. Returns the callers once all have a response.
-    async fn assert_dialled_seldom(self, case: &str, first: usize, callers: tokio::task::JoinHandle<()>) {
+    /// While `callers` call for two seconds, at most two connects a second are made, except for the first failures; of
+    /// those there are at most `first`. Returns the callers once all have a response.
+    async fn assert_connects_are_rare(self, case: &str, first: usize, callers: tokio::task::JoinHandle<()>) {
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let dials = self.accepted.load(Ordering::Relaxed);
-        assert!(dials <= first + 4, "{case}: {dials} dials in two seconds");
+        let connects = self.accepted.load(Ordering::Relaxed);
+        assert!(connects <= first + 4, "{case}: {connects} connects in two seconds");
         self.good.store(true, Ordering::Relaxed);
         let begun = Instant::now();
         soon(callers).await.unwrap();
@@ -283,7 +283,7 @@ async fn server_that_accepts_and_closes_is_dialled_at_most_twice_a_second() {
     let cases = cases.map(|(kind, first)| async move {
         let server = ClosingServer::start().await;
         let callers = call_until_answered(&server.builder().connection_mode(kind).build().unwrap());
-        server.assert_dialled_seldom(&format!("{kind:?}"), first, callers).await;
+        server.assert_connects_are_rare(&format!("{kind:?}"), first, callers).await;
     });
     futures_util::future::join_all(cases).await;
 }
@@ -303,7 +303,7 @@ async fn blocking_client_dials_a_closing_server_at_most_twice_a_second() {
             }
         });
     });
-    server.assert_dialled_seldom("blocking", CALLERS + 1, callers).await;
+    server.assert_connects_are_rare("blocking", CALLERS + 1, callers).await;
 }
 
 #[tokio::test]

@@ -99,11 +99,11 @@ impl ConnectBackoff {
         if self.proven.is_some() {
             return ConnectPermit::Now;
         }
-        let (begun, dials) = self.first.get_or_insert((now, 0));
-        if *dials >= AT_FIRST && now.saturating_duration_since(*begun) < HEARD {
+        let (begun, connects) = self.first.get_or_insert((now, 0));
+        if *connects >= AT_FIRST && now.saturating_duration_since(*begun) < HEARD {
             return ConnectPermit::At(*begun + HEARD);
         }
-        *dials += 1;
+        *connects += 1;
         ConnectPermit::Now
     }
 
@@ -234,35 +234,38 @@ mod tests {
 
     /// Returns the times of the connects within this many milliseconds if callers ask every millisecond, and each
     /// connection fails after `lasting` ms.
-    fn dials(backoff: &mut ConnectBackoff, start: Instant, millis: u32, lasting: u32) -> Vec<u32> {
-        let mut dials = Vec::new();
+    fn connects(backoff: &mut ConnectBackoff, start: Instant, millis: u32, lasting: u32) -> Vec<u32> {
+        let mut connects = Vec::new();
         for at in 0..millis {
             let now = start + MILLI * at;
-            for begun in dials.iter().filter(|begun| **begun + lasting == at) {
+            for begun in connects.iter().filter(|begun| **begun + lasting == at) {
                 backoff.ended_early(start + MILLI * *begun, now, &refused());
             }
             if let ConnectPermit::Now = backoff.request_permit(now) {
-                dials.push(at);
+                connects.push(at);
                 backoff.connected(now);
             }
         }
-        dials
+        connects
     }
 
     #[test]
-    fn server_that_accepts_and_closes_is_dialled_at_most_twice_a_second() {
+    fn server_that_accepts_and_closes_is_connected_to_at_most_twice_a_second() {
         for lasting in [1, 5] {
-            let dials = dials(&mut backoff(), Instant::now(), 60_000, lasting);
-            let later = &dials[dials.iter().position(|at| *at > 20).unwrap_or(dials.len())..];
-            assert!(dials.len() - later.len() <= 10, "the first failures: {dials:?}");
+            let connects = connects(&mut backoff(), Instant::now(), 60_000, lasting);
+            let later = &connects[connects.iter().position(|at| *at > 20).unwrap_or(connects.len())..];
+            assert!(connects.len() - later.len() <= 10, "the first failures: {connects:?}");
             let crowded = later.windows(3).find(|three| three[2] - three[0] < 1000);
-            assert_eq!(crowded, None, "{dials:?}");
-            assert!((10..30).contains(&later.len()), "it is tried every five seconds in the end: {dials:?}");
+            assert_eq!(crowded, None, "{connects:?}");
+            assert!(
+                (10..30).contains(&later.len()),
+                "it is tried every five seconds in the end: {connects:?}"
+            );
         }
     }
 
     #[test]
-    fn some_of_many_concurrent_callers_dial_and_the_others_wait() {
+    fn some_of_many_concurrent_callers_connect_and_the_others_wait() {
         let (mut backoff, now) = (backoff(), Instant::now());
         let connected = (0..50).filter(|_| matches!(backoff.request_permit(now), ConnectPermit::Now)).count();
         assert_eq!(connected, AT_FIRST);
@@ -283,17 +286,17 @@ mod tests {
         assert!(matches!(backoff.request_permit(now + MILLI), ConnectPermit::Now));
         assert!(
             matches!(backoff.request_permit(now + MILLI), ConnectPermit::At(_)),
-            "one dial, not one for each caller"
+            "one connect, not one for each caller"
         );
         assert_eq!(backoff.ended_early(now + MILLI, now + MILLI * 2, &refused()), BackoffChange::BacksOff);
         let ConnectPermit::Refused(status) = backoff.request_permit(now + MILLI * 2) else {
-            panic!("dials have to wait")
+            panic!("connects have to wait")
         };
         assert!(status.message().starts_with("refused; next attempt in 0."), "{status}");
     }
 
     #[test]
-    fn failed_dial_is_repeated_with_backoff() {
+    fn failed_connect_is_repeated_with_backoff() {
         let (mut backoff, mut now) = (backoff(), Instant::now());
         let mut waits = Vec::new();
         for _ in 0..8 {
@@ -312,7 +315,7 @@ mod tests {
     fn first_reply_resets_the_backoff() {
         let (mut backoff, now) = (backoff(), Instant::now());
         backoff.failed(now, now, &refused());
-        assert!(backoff.succeeded(now), "dials had to wait");
+        assert!(backoff.succeeded(now), "connects had to wait");
         assert!((0..100).all(|_| matches!(backoff.request_permit(now), ConnectPermit::Now)));
         assert!(!backoff.succeeded(now));
     }
@@ -326,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn concurrent_dial_failures_count_once() {
+    fn concurrent_connect_failures_count_once() {
         let (mut backoff, start) = (backoff(), Instant::now());
         assert_eq!(backoff.failed(start, start + MILLI, &refused()), BackoffChange::BacksOff);
         let next = backoff.next_attempt(start);

@@ -26,7 +26,7 @@ use crate::transport::{Stream, TransportConnector, connect_behind_http, tls};
 /// [`ConnectBackoff`]: super::connect_backoff::ConnectBackoff
 pub(in crate::client) struct Connector {
     pub(in crate::client) url: Url,
-    pub(in crate::client) dialing: TransportConnector,
+    pub(in crate::client) transport: TransportConnector,
     pub(in crate::client) tls: Option<tls::Connector>,
     pub(in crate::client) sessions: Arc<dyn SessionFactory>,
     pub(in crate::client) connect_timeout: Duration,
@@ -41,9 +41,9 @@ pub(in crate::client) struct Connector {
 
 impl Connector {
     /// Connects, unless the backoff after a failure has not elapsed.
-    pub(in crate::client) async fn dial(&self) -> Result<Arc<dyn AnyConnection>, Status> {
+    pub(in crate::client) async fn connect(&self) -> Result<Arc<dyn AnyConnection>, Status> {
         let begun = self.gate.wait_turn().await?;
-        let connected = tokio::time::timeout(self.connect_timeout, self.connect(begun)).await;
+        let connected = tokio::time::timeout(self.connect_timeout, self.establish(begun)).await;
         let result = match connected {
             Ok(Ok(connection)) => self.admit(connection),
             Ok(Err(error)) => Err(self.unreachable(error)),
@@ -83,17 +83,17 @@ impl Connector {
         }
     }
 
-    async fn connect(&self, begun: Instant) -> io::Result<Arc<dyn AnyConnection>> {
+    async fn establish(&self, begun: Instant) -> io::Result<Arc<dyn AnyConnection>> {
         let Some(cores) = &self.cores else {
-            let stream = connect(&self.url, &self.dialing, self.tls.as_ref()).await?;
+            let stream = open_stream(&self.url, &self.transport, self.tls.as_ref()).await?;
             return Ok(self.sessions.start(stream, self.keepalive.clone(), self.listeners(begun)));
         };
         // The socket must be registered with the runtime that reads from it.
         let (url, tls, sessions) = (self.url.clone(), self.tls.clone(), self.sessions.clone());
-        let dialing = self.dialing.clone();
+        let transport = self.transport.clone();
         let (keepalive, listeners) = (self.keepalive.clone(), self.listeners(begun));
         let connecting = cores.next().spawn(async move {
-            let stream = connect(&url, &dialing, tls.as_ref()).await?;
+            let stream = open_stream(&url, &transport, tls.as_ref()).await?;
             Ok(sessions.start(stream, keepalive, listeners))
         });
         AbortOnDrop::from(connecting).await.map_err(io::Error::other)?
@@ -104,7 +104,7 @@ impl Connector {
     pub(in crate::client) async fn connect_detached(
         &self,
     ) -> io::Result<(Stream, Option<Box<dyn Session + Send>>)> {
-        let stream = connect(&self.url, &self.dialing, self.tls.as_ref()).await?;
+        let stream = open_stream(&self.url, &self.transport, self.tls.as_ref()).await?;
         let session = self.url.websocket.is_none().then(|| self.sessions.session());
         Ok((stream, session))
     }
@@ -125,12 +125,12 @@ impl Connector {
 
 /// Connects, lets the connection settle, and does the handshakes that the URL requires: TLS, and rpcx's `CONNECT`. The
 /// handshake of net/rpc is done by its session.
-async fn connect(
+async fn open_stream(
     url: &Url,
-    dialing: &TransportConnector,
+    transport: &TransportConnector,
     tls: Option<&tls::Connector>,
 ) -> io::Result<Stream> {
-    let stream = dialing.connect(&url.address).await?;
+    let stream = transport.connect(&url.address).await?;
     let stream = match tls {
         None => stream,
         Some(connector) => Stream::Tls(Box::new(tls::Stream::connect(stream, connector).await?)),

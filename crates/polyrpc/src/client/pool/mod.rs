@@ -118,14 +118,16 @@ impl Pool {
             ConnectionMode::Pooled => {
                 Ok(PooledConnection::exclusive(self.connect().await?, OnRelease::Pool(self.clone())))
             }
-            ConnectionMode::Short => Ok(PooledConnection::exclusive(self.dial().await?, OnRelease::Close)),
+            ConnectionMode::Short => {
+                Ok(PooledConnection::exclusive(self.connect_new().await?, OnRelease::Close))
+            }
         }
     }
 
     /// Establishes a new connection regardless of the open ones. It is closed afterwards unless it
     /// [replaces](Self::replace_connections) the others.
     pub(super) async fn acquire_new(&self) -> Result<PooledConnection, Status> {
-        Ok(PooledConnection::exclusive(self.dial().await?, OnRelease::Close))
+        Ok(PooledConnection::exclusive(self.connect_new().await?, OnRelease::Close))
     }
 
     /// Replaces all other connections by this one; those close when their last call has ended.
@@ -262,8 +264,8 @@ impl Pool {
         self.pending.connect(self.connector()?).await
     }
 
-    async fn dial(&self) -> Result<Arc<dyn AnyConnection>, Status> {
-        self.connector()?.dial().await
+    async fn connect_new(&self) -> Result<Arc<dyn AnyConnection>, Status> {
+        self.connector()?.connect().await
     }
 
     fn connector(&self) -> Result<&Arc<Connector>, Status> {

@@ -42,20 +42,20 @@ impl PendingConnects {
     ///
     /// Dropping the future leaves the connect to the next caller.
     pub(super) async fn connect(&self, connector: &Arc<Connector>) -> Result<Arc<dyn AnyConnection>, Status> {
-        let dial = loop {
-            let Some(dial) = self.take() else { break spawn(connector)? };
-            if !dial.is_finished() {
-                break dial;
+        let pending = loop {
+            let Some(pending) = self.take() else { break spawn(connector)? };
+            if !pending.is_finished() {
+                break pending;
             }
             // A failure that no call waited for is outdated.
-            let Ok(Ok(fresh)) = dial.await else { continue };
+            let Ok(Ok(fresh)) = pending.await else { continue };
             let connection = fresh.into_connection();
             if connection.readiness() != Readiness::Ending {
                 return Ok(connection);
             }
             connection.close();
         };
-        match self.wait(dial).await {
+        match self.wait(pending).await {
             Ok(connected) => connected.map(UnusedConnection::into_connection),
             Err(error) => {
                 resume_panic(error);
@@ -74,21 +74,21 @@ impl PendingConnects {
         *self.lock() = PendingState { pending: Vec::new(), is_closed: true };
     }
 
-    async fn wait(&self, dial: PendingConnect) -> Result<Result<UnusedConnection, Status>, JoinError> {
-        ConnectWaiter { dials: self, dial: Some(dial) }.await
+    async fn wait(&self, pending: PendingConnect) -> Result<Result<UnusedConnection, Status>, JoinError> {
+        ConnectWaiter { connects: self, pending: Some(pending) }.await
     }
 
     /// Takes a finished connect if there is any, otherwise the oldest one.
     fn take(&self) -> Option<PendingConnect> {
-        let dials = &mut self.lock().pending;
-        let place = dials.iter().position(PendingConnect::is_finished).unwrap_or_default();
-        (place < dials.len()).then(|| dials.remove(place))
+        let pending = &mut self.lock().pending;
+        let place = pending.iter().position(PendingConnect::is_finished).unwrap_or_default();
+        (place < pending.len()).then(|| pending.remove(place))
     }
 
-    fn put_back(&self, dial: PendingConnect) {
-        let mut left = self.lock();
-        if !left.is_closed && left.pending.len() < self.max_kept {
-            left.pending.push(dial);
+    fn put_back(&self, pending: PendingConnect) {
+        let mut state = self.lock();
+        if !state.is_closed && state.pending.len() < self.max_kept {
+            state.pending.push(pending);
         }
     }
 
@@ -98,26 +98,26 @@ impl PendingConnects {
 }
 
 /// Caller that waits for a connection.
-struct ConnectWaiter<'d> {
-    dials: &'d PendingConnects,
-    dial: Option<PendingConnect>,
+struct ConnectWaiter<'c> {
+    connects: &'c PendingConnects,
+    pending: Option<PendingConnect>,
 }
 
 impl Future for ConnectWaiter<'_> {
     type Output = Result<Result<UnusedConnection, Status>, JoinError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let dial = self.dial.as_mut().expect("it is polled until it is ready");
-        let connected = ready!(Pin::new(dial).poll(cx));
-        self.dial = None;
+        let pending = self.pending.as_mut().expect("it is polled until it is ready");
+        let connected = ready!(Pin::new(pending).poll(cx));
+        self.pending = None;
         Poll::Ready(connected)
     }
 }
 
 impl Drop for ConnectWaiter<'_> {
     fn drop(&mut self) {
-        if let Some(dial) = self.dial.take() {
-            self.dials.put_back(dial);
+        if let Some(pending) = self.pending.take() {
+            self.connects.put_back(pending);
         }
     }
 }
@@ -149,7 +149,7 @@ fn spawn(connector: &Arc<Connector>) -> Result<PendingConnect, Status> {
         return Err(reason);
     }
     let connector = connector.clone();
-    Ok(tokio::spawn(async move { connector.dial().await.map(UnusedConnection::new) }).into())
+    Ok(tokio::spawn(async move { connector.connect().await.map(UnusedConnection::new) }).into())
 }
 
 #[cold]

@@ -44,7 +44,7 @@ impl Place {
         defaults.retains_calls = true;
         let connector = Connector {
             url: self.url(),
-            dialing: Default::default(),
+            transport: Default::default(),
             tls: None,
             sessions: sessions(Lines::default),
             connect_timeout: builder.connect_timeout,
