@@ -11,7 +11,7 @@ pub(super) struct PickerCache<T>(Mutex<Option<CachedPicker<T>>>);
 struct CachedPicker<T> {
     /// Weak references, so that the addresses are not reused.
     servers: Box<[Weak<Load>]>,
-    made: Arc<T>,
+    picker: Arc<T>,
 }
 
 impl<T> PickerCache<T> {
@@ -20,25 +20,25 @@ impl<T> PickerCache<T> {
         &self,
         candidates: &[Candidate],
         fits: impl FnOnce(&T) -> bool,
-        make: impl FnOnce() -> T,
+        build: impl FnOnce() -> T,
     ) -> Arc<T> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(last) = last.as_ref().filter(|last| last.is_of(candidates) && fits(&last.made)) {
-            return last.made.clone();
+        if let Some(last) = last.as_ref().filter(|last| last.is_for(candidates) && fits(&last.picker)) {
+            return last.picker.clone();
         }
         let servers = candidates.iter().map(|candidate| Arc::downgrade(candidate.load())).collect();
-        let made = Arc::new(make());
-        *last = Some(CachedPicker { servers, made: made.clone() });
-        made
+        let picker = Arc::new(build());
+        *last = Some(CachedPicker { servers, picker: picker.clone() });
+        picker
     }
 }
 
 impl<T> CachedPicker<T> {
-    fn is_of(&self, candidates: &[Candidate]) -> bool {
-        let is = |(server, candidate): (&Weak<Load>, &Candidate)| {
+    fn is_for(&self, candidates: &[Candidate]) -> bool {
+        let same_server = |(server, candidate): (&Weak<Load>, &Candidate)| {
             std::ptr::eq(server.as_ptr(), Arc::as_ptr(candidate.load()))
         };
-        self.servers.len() == candidates.len() && self.servers.iter().zip(candidates).all(is)
+        self.servers.len() == candidates.len() && self.servers.iter().zip(candidates).all(same_server)
     }
 }
 
