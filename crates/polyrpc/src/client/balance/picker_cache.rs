@@ -4,12 +4,12 @@ use std::sync::{Arc, PoisonError, Weak};
 use super::{Candidate, Load};
 use crate::contention::Mutex;
 
-/// Picker state of the previous set, which is kept while the servers are the same: their attributes may change every
-/// few seconds, and a restarted schedule would always begin with the same server.
+/// State of the last picker, kept while the servers are the same. Their attributes may change every few seconds, and a
+/// schedule that was restarted each time would always begin with the same server.
 pub(super) struct PickerCache<T>(Mutex<Option<CachedPicker<T>>>);
 
 struct CachedPicker<T> {
-    /// Weak references, so that the addresses are not reused.
+    /// Weak references keep the allocations, so that no later `Load` has one of these pointers.
     servers: Box<[Weak<Load>]>,
     picker: Arc<T>,
 }
