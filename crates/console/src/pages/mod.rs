@@ -4,6 +4,7 @@ mod chart;
 mod layout;
 mod signature;
 
+mod assets;
 mod channels;
 mod connections;
 mod flags;
@@ -21,7 +22,6 @@ mod protobufs;
 mod rpcz;
 mod sockets;
 mod status;
-mod style;
 mod tap;
 mod tasks;
 mod threads;
@@ -99,12 +99,12 @@ pub(crate) const PAGES: [Page; 32] = [
     changing("vlog", vlog::answer),
     page("ids", ids::answer),
     page("version", version::answer),
-    page("console", style::answer),
+    page("console", assets::answer),
     probe("health", health::answer),
     probe("readyz", health::answer_ready),
     probe("livez", health::answer_live),
-    probe("favicon.ico", style::icon),
-    probe("robots.txt", style::robots),
+    probe("favicon.ico", assets::icon),
+    probe("robots.txt", assets::robots),
 ];
 
 /// Returns the page of a request, if there is one.

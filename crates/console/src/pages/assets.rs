@@ -1,4 +1,4 @@
-//! `/console/…`: files that pages load, and answers to automatic requests of browsers and robots.
+//! Static files of the pages (`/console/…`), `favicon.ico` and `robots.txt`.
 
 use super::layout::failure;
 use crate::console::State;
