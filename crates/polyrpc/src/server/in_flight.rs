@@ -20,7 +20,7 @@ use crate::propagation::CallScope;
 #[derive(Debug)]
 pub(super) struct InFlight<T> {
     /// Created with the first pending call: most connections never need it.
-    running: Option<Box<FuturesUnordered<RunningCall<T>>>>,
+    running: Option<Box<FuturesUnordered<InFlightCall<T>>>>,
     /// Calls that were cancelled since they were last polled.
     cancelled: Vec<StreamId>,
     /// The account in which they count.
@@ -54,7 +54,7 @@ impl<T: Send + 'static> InFlight<T> {
     }
 
     /// Adds a call that was pending after its first poll.
-    pub(super) fn push(&mut self, mut call: RunningCall<T>) {
+    pub(super) fn push(&mut self, mut call: InFlightCall<T>) {
         call.held += OVERHEAD + call.handling.as_ref().map_or(0, beyond_usual);
         self.account.keep(call.held);
         count(call.counted, &self.account);
@@ -89,10 +89,10 @@ impl<T: Send + 'static> InFlight<T> {
         let mut cancelled = std::mem::take(&mut self.cancelled);
         cancelled.sort_unstable();
         let running = self.running.iter_mut().flat_map(|running| running.iter_mut());
-        let is_cancelled = |call: &&mut RunningCall<T>| {
+        let is_cancelled = |call: &&mut InFlightCall<T>| {
             call.stream.is_some_and(|stream| cancelled.binary_search(&stream).is_ok())
         };
-        running.filter(is_cancelled).for_each(RunningCall::cancel);
+        running.filter(is_cancelled).for_each(InFlightCall::cancel);
     }
 
     /// Fails a call of a stream; its handler is dropped at once.
@@ -119,7 +119,7 @@ impl<T: Send + 'static> InFlight<T> {
     /// Cancels every streaming call.
     pub(super) fn cancel_streams(&mut self) {
         let running = self.running.iter_mut().flat_map(|running| running.iter_mut());
-        running.filter(|call| call.delivery != Delivery::Whole).for_each(RunningCall::cancel);
+        running.filter(|call| call.delivery != Delivery::Whole).for_each(InFlightCall::cancel);
     }
 }
 
@@ -202,7 +202,7 @@ pub(super) struct AwaitedMessage {
 }
 
 /// A call in progress, with the state needed for its response.
-pub(super) struct RunningCall<T> {
+pub(super) struct InFlightCall<T> {
     /// `None` while it waits for its message, and after it was cancelled.
     handling: Option<ResponseFuture>,
     /// Where a panic is reported.
@@ -236,7 +236,7 @@ pub(super) enum Delivery {
     Answered,
 }
 
-impl<T> RunningCall<T> {
+impl<T> InFlightCall<T> {
     pub(super) fn new(
         handling: ResponseFuture,
         site: CallSite,
@@ -352,9 +352,9 @@ impl<T> RunningCall<T> {
 }
 
 // Nothing in it is pinned in place: the future and the timer are boxed.
-impl<T> Unpin for RunningCall<T> {}
+impl<T> Unpin for InFlightCall<T> {}
 
-impl<T> Future for RunningCall<T> {
+impl<T> Future for InFlightCall<T> {
     type Output = FinishedCall<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -372,9 +372,9 @@ impl<T> Future for RunningCall<T> {
     }
 }
 
-impl<T> fmt::Debug for RunningCall<T> {
+impl<T> fmt::Debug for InFlightCall<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunningCall").finish_non_exhaustive()
+        f.debug_struct("InFlightCall").finish_non_exhaustive()
     }
 }
 
@@ -405,10 +405,10 @@ mod tests {
     use crate::call::{ConnectionFacts, Peer};
     use crate::memory_budget::MemoryBudget;
 
-    fn call(handling: ResponseFuture) -> RunningCall<()> {
+    fn call(handling: ResponseFuture) -> InFlightCall<()> {
         let facts = ConnectionFacts::new(Protocol::Grpc, Peer::InProcess, None);
         let site = CallSite::new(Arc::new(facts), None);
-        RunningCall::new(handling, site, (), None, CallScope::default(), None, Delivery::Streamed)
+        InFlightCall::new(handling, site, (), None, CallScope::default(), None, Delivery::Streamed)
     }
 
     fn account() -> Arc<Account> {

@@ -23,7 +23,7 @@ use super::connections::{ConnectionCommand, ConnectionGuard, ConnectionPhase, Se
 use super::dispatch::{CallEnvironment, Dispatcher, FirstPoll, HeadDecision, Rejection};
 use super::fairness::FairnessBudget;
 use super::hook_chain::RedirectedNames;
-use super::in_flight::{Delivery, FinishedCall, InFlight, RunningCall};
+use super::in_flight::{Delivery, FinishedCall, InFlight, InFlightCall};
 use super::incidents::{Closing, Refusal};
 use super::listener_context::ListenerContext;
 use super::poll_round;
@@ -682,12 +682,12 @@ impl<'a, S: Session> Connection<'a, S> {
             FirstPoll::Pending { handling, site, deadline, inherited, delivery, bytes } => {
                 let stream = pending.ticket.stream();
                 let running =
-                    RunningCall::new(handling, site, pending, deadline, inherited, stream, delivery);
+                    InFlightCall::new(handling, site, pending, deadline, inherited, stream, delivery);
                 self.in_flight.push(running.holding(bytes));
             }
             FirstPoll::AwaitingMessage { gathering, site, deadline, inherited, bytes } => {
                 let stream = pending.ticket.stream();
-                let running = RunningCall::gathering(gathering, site, pending, deadline, inherited, stream);
+                let running = InFlightCall::gathering(gathering, site, pending, deadline, inherited, stream);
                 self.in_flight.push(running.holding(bytes));
             }
             FirstPoll::Rejected(Rejection::Failed(status)) => self.end_call(pending, Outcome::failed(status)),
@@ -812,7 +812,7 @@ impl<'a, S: Session> Connection<'a, S> {
             let inherited = CallScope::default();
             let site = CallSite::new(self.dispatch.connection().clone(), None);
             let running =
-                RunningCall::new(sending, site, pending, None, inherited, Some(stream), Delivery::Answered);
+                InFlightCall::new(sending, site, pending, None, inherited, Some(stream), Delivery::Answered);
             self.in_flight.push(running);
         }
     }
