@@ -297,14 +297,14 @@ pub struct Method {
 impl Service {
     /// The full name: namespace, dot, name.
     pub fn full_name(&self) -> String {
-        full(&self.namespace, &self.name)
+        full_name(&self.namespace, &self.name)
     }
 }
 
 impl Table {
     /// The full name: namespace, dot, name.
     pub fn full_name(&self) -> String {
-        full(&self.namespace, &self.name)
+        full_name(&self.namespace, &self.name)
     }
 }
 
@@ -325,6 +325,6 @@ impl Schema {
 }
 
 /// Returns a name with its namespace.
-pub(super) fn full(namespace: &str, name: &str) -> String {
+pub(super) fn full_name(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}.{name}") }
 }

@@ -1126,7 +1126,7 @@ impl Mood {
     pub const Calm: Self = Self(-1);
     pub const Neutral: Self = Self(0);
     pub const Angry: Self = Self(5);
-    /// Every value that the schema names, in its order.
+    /// Every value that the schema names, in the schema's order.
     pub const ALL: &'static [Self] = &[Self::Calm, Self::Neutral, Self::Angry];
     /// The name of the value; `None` for one that the schema does not name.
     pub fn name(self) -> ::core::option::Option<&'static str> {
@@ -1179,7 +1179,7 @@ impl Color {
     pub const Red: Self = Self(1);
     pub const Green: Self = Self(2);
     pub const Blue: Self = Self(8);
-    /// Every value that the schema names, in its order.
+    /// Every value that the schema names, in the schema's order.
     pub const ALL: &'static [Self] = &[Self::Red, Self::Green, Self::Blue];
     /// The name of the value; `None` for one that the schema does not name.
     pub fn name(self) -> ::core::option::Option<&'static str> {
@@ -1251,7 +1251,7 @@ pub struct Far(pub u64);
 impl Far {
     pub const Zero: Self = Self(0);
     pub const Last: Self = Self(18446744073709551615);
-    /// Every value that the schema names, in its order.
+    /// Every value that the schema names, in the schema's order.
     pub const ALL: &'static [Self] = &[Self::Zero, Self::Last];
     /// The name of the value; `None` for one that the schema does not name.
     pub fn name(self) -> ::core::option::Option<&'static str> {
@@ -1303,7 +1303,7 @@ impl Taken {
     pub const ALL: Self = Self(1);
     pub const name: Self = Self(2);
     pub const contains: Self = Self(4);
-    /// Every value that the schema names, in its order.
+    /// Every value that the schema names, in the schema's order.
     pub const ALL_: &'static [Self] = &[Self::ALL, Self::name, Self::contains];
     /// The name of the value; `None` for one that the schema does not name.
     pub fn name_(self) -> ::core::option::Option<&'static str> {

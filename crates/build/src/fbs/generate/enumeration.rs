@@ -3,28 +3,28 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
-use super::super::schema::{Enum, full};
+use super::super::schema::{Enum, full_name};
 use super::rust::{base, docs, docs_or, ident, integer, unused_ident};
 
 pub(super) fn define(declared: &Enum) -> TokenStream {
     let name = ident(&declared.name);
     let base = base(declared);
-    let full_name = full(&declared.namespace, &declared.name);
-    let about = docs_or(&declared.docs, &format!("The enum `{full_name}`."));
+    let full_name = full_name(&declared.namespace, &declared.name);
+    let doc = docs_or(&declared.docs, &format!("The enum `{full_name}`."));
     let values = declared.values.iter().map(|value| {
-        let (about, name, number) = (docs(&value.docs), ident(&value.name), integer(value.value));
-        quote! { #about pub const #name: Self = Self(#number); }
+        let (doc, name, number) = (docs(&value.docs), ident(&value.name), integer(value.value));
+        quote! { #doc pub const #name: Self = Self(#number); }
     });
     let names = declared.values.iter().map(|value| {
         let (constant, name) = (ident(&value.name), &value.name);
         quote! { Self::#constant => #name, }
     });
-    let known = declared.values.iter().map(|value| ident(&value.name));
-    let (all, name_of) = (own("ALL", declared), own("name", declared));
+    let constants = declared.values.iter().map(|value| ident(&value.name));
+    let (all, name_of) = (unused_name("ALL", declared), unused_name("name", declared));
     let text = name.to_string();
     let flags = declared.bit_flags.then(|| flags(declared));
     quote! {
-        #about
+        #doc
         #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct #name(pub #base);
 
@@ -32,8 +32,8 @@ pub(super) fn define(declared: &Enum) -> TokenStream {
         impl #name {
             #(#values)*
 
-            /// Every value that the schema names, in its order.
-            pub const #all: &'static [Self] = &[#(Self::#known),*];
+            /// Every value that the schema names, in the schema's order.
+            pub const #all: &'static [Self] = &[#(Self::#constants),*];
 
             /// The name of the value; `None` for one that the schema does not name.
             pub fn #name_of(self) -> ::core::option::Option<&'static str> {
@@ -84,13 +84,13 @@ pub(super) fn define(declared: &Enum) -> TokenStream {
 }
 
 /// Returns a name that does not clash with the enum's values.
-fn own(name: &str, declared: &Enum) -> Ident {
+fn unused_name(name: &str, declared: &Enum) -> Ident {
     unused_ident(name, declared.values.iter().map(|value| &*value.name))
 }
 
-/// Additional methods of bit flags.
+/// Additional methods and operators of bit flags.
 fn flags(declared: &Enum) -> TokenStream {
-    let (name, contains) = (ident(&declared.name), own("contains", declared));
+    let (name, contains) = (ident(&declared.name), unused_name("contains", declared));
     quote! {
         impl #name {
             /// Whether all bits of `other` are set.

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use proc_macro2::TokenStream;
 
 use self::rust::Names;
-use super::schema::{Schema, full};
+use super::schema::{Schema, full_name};
 use crate::error::Kind;
 use crate::{Config, Error, GeneratedCode, package};
 
@@ -87,10 +87,10 @@ fn check_names(schema: &Schema) -> Result<(), Error> {
         .iter()
         .map(|service| (&service.namespace, &service.name, &["", "Server", "Client", "BlockingClient"][..]));
     for (namespace, name, endings) in tables.chain(unions).chain(structs).chain(enums).chain(services) {
-        let declared = full(namespace, name);
+        let declared = full_name(namespace, name);
         for ending in endings {
             let rust = format!("{name}{ending}");
-            if let Some(other) = known.insert(full(namespace, &rust), declared.clone()) {
+            if let Some(other) = known.insert(full_name(namespace, &rust), declared.clone()) {
                 return Err(Kind::SameType { names: [other, declared], rust }.into());
             }
         }

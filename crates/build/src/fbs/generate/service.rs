@@ -27,9 +27,9 @@ pub(super) fn define(names: &Names<'_>, declared: &Service, config: &Config) -> 
         }
         methods.push(define_method(names, declared, method, place, config));
     }
-    let (about, name, rust) = (docs(&declared.docs), declared.full_name(), ident(&declared.name));
+    let (doc, name, rust) = (docs(&declared.docs), declared.full_name(), ident(&declared.name));
     Ok(quote! {
-        #about
+        #doc
         #[::polyrpc::service(name = #name, codec = ::polyrpc::codec::FlatBuffers)]
         pub trait #rust {
             #(#methods)*
@@ -44,7 +44,7 @@ fn define_method(
     place: usize,
     config: &Config,
 ) -> TokenStream {
-    let (about, name, rust) = (docs(&method.docs), &method.name, ident(&snake_case(&method.name)));
+    let (doc, name, rust) = (docs(&method.docs), &method.name, ident(&snake_case(&method.name)));
     let message = |table| {
         let table = names.value(&Type::Table(table));
         quote!(::polyrpc::flatbuffers::Message<#table>)
@@ -67,7 +67,7 @@ fn define_method(
     let full_name = format!("{}.{name}", declared.full_name());
     let blocking = config.blocking.contains(&full_name).then(|| quote! { , blocking });
     quote! {
-        #about
+        #doc
         #[rpc(name = #name #id #blocking)]
         async fn #rust(&self, cx: &mut ::polyrpc::Context, #argument: #request) -> ::polyrpc::Result<#response>;
     }

@@ -3,16 +3,16 @@
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
-use super::super::schema::{Scalar, Struct, StructField, Type, full};
+use super::super::schema::{Scalar, Struct, StructField, Type, full_name};
 use super::rust::{Names, docs, docs_or, ident};
 
 pub(super) fn define(names: &Names<'_>, declared: &Struct) -> TokenStream {
     let name = ident(&declared.name);
-    let about =
-        docs_or(&declared.docs, &format!("The struct `{}`.", full(&declared.namespace, &declared.name)));
+    let doc =
+        docs_or(&declared.docs, &format!("The struct `{}`.", full_name(&declared.namespace, &declared.name)));
     let fields = declared.fields.iter().map(|field| {
-        let (about, name, ty) = (docs(&field.docs), ident(&field.name), names.value(&field.ty));
-        quote! { #about pub #name: #ty, }
+        let (doc, name, ty) = (docs(&field.docs), ident(&field.name), names.value(&field.ty));
+        quote! { #doc pub #name: #ty, }
     });
     let (size, align) = (Literal::usize_unsuffixed(declared.size), Literal::usize_unsuffixed(declared.align));
     let members = declared.fields.iter().map(|field| {
@@ -28,7 +28,7 @@ pub(super) fn define(names: &Names<'_>, declared: &Struct) -> TokenStream {
     let derived = default.is_none().then(|| quote! { Default, });
     let keyed = keyed(names, declared);
     quote! {
-        #about
+        #doc
         #[derive(Clone, Copy, Debug, #derived PartialEq)]
         pub struct #name {
             #(#fields)*

@@ -26,7 +26,7 @@ impl Definition<'_> {
     fn marker(&self) -> TokenStream {
         let (name, view) = (ident(&self.declared.name), ident_with(&self.declared.name, "Ref"));
         let full_name = self.declared.full_name();
-        let about = docs_or(&self.declared.docs, &format!("The table `{full_name}`."));
+        let doc = docs_or(&self.declared.docs, &format!("The table `{full_name}`."));
         let identifier = self.declared.identifier.map(|identifier| {
             let bytes = proc_macro2::Literal::byte_string(&identifier);
             quote! { const FILE_IDENTIFIER: ::core::option::Option<[u8; 4]> = ::core::option::Option::Some(*#bytes); }
@@ -35,7 +35,7 @@ impl Definition<'_> {
         let checks = self.fields.iter().map(|field| self.check(field));
         let keyed = self.keyed();
         quote! {
-            #about
+            #doc
             #[derive(Debug)]
             pub enum #name {}
 
@@ -114,7 +114,7 @@ impl Definition<'_> {
 
     fn view(&self) -> TokenStream {
         let (name, view) = (&self.declared.name, ident_with(&self.declared.name, "Ref"));
-        let about = format!(" [`{name}`] read in place from a message.");
+        let doc = format!(" [`{name}`] read in place from a message.");
         let accessors = self.fields.iter().map(|field| self.accessor(field));
         let shown = self.fields.iter().map(|field| {
             let (text, name) = (&field.name, ident(&field.name));
@@ -126,7 +126,7 @@ impl Definition<'_> {
             }
         });
         quote! {
-            #[doc = #about]
+            #[doc = #doc]
             #[derive(Clone, Copy)]
             pub struct #view<'a>(::polyrpc::flatbuffers::Fields<'a>);
 
@@ -143,7 +143,7 @@ impl Definition<'_> {
     }
 
     fn accessor(&self, field: &Field) -> TokenStream {
-        let about = docs_or(&field.docs, &format!("The field `{}`.", field.name));
+        let doc = docs_or(&field.docs, &format!("The field `{}`.", field.name));
         let (name, id) = (ident(&field.name), number(field.id));
         let (ty, body) = match &field.ty {
             Type::Union(_) => self.union_accessor(field),
@@ -155,9 +155,9 @@ impl Definition<'_> {
         let nested = field.nested.map(|table| {
             let (table, view) = (Type::Table(table), format_ident!("{}_nested", field.name));
             let (path, of) = (self.names.named(&table, "Ref"), self.names.value(&table));
-            let about = format!(" The nested FlatBuffer in `{}`.", field.name);
+            let doc = format!(" The nested FlatBuffer in `{}`.", field.name);
             quote! {
-                #[doc = #about]
+                #[doc = #doc]
                 pub fn #view(self) -> ::core::option::Option<#path<'a>> {
                     let bytes = self.0.get::<[u8]>(#id)?.as_bytes();
                     ::polyrpc::flatbuffers::Fields::root(bytes).map(<#of as ::polyrpc::flatbuffers::Table>::over)
@@ -165,7 +165,7 @@ impl Definition<'_> {
             }
         });
         quote! {
-            #about
+            #doc
             #[inline]
             pub fn #name(self) -> #ty {
                 #body
@@ -231,21 +231,21 @@ impl Definition<'_> {
     fn args(&self) -> TokenStream {
         let (name, args) = (&self.declared.name, ident_with(&self.declared.name, "Args"));
         let marker = ident(name);
-        let about = format!(" Fields of a [`{name}`] to write.");
+        let doc = format!(" Fields of a [`{name}`] to write.");
         let borrows = self.borrows();
         let (lifetime, elided) = match borrows {
             true => (quote!(<'a>), quote!(<'_>)),
             false => (quote!(), quote!()),
         };
         let fields = self.fields.iter().map(|field| {
-            let about = docs_or(&field.docs, &format!("The field `{}`.", field.name));
+            let doc = docs_or(&field.docs, &format!("The field `{}`.", field.name));
             let (name, ty) = (ident(&field.name), self.arg(field));
-            quote! { #about pub #name: #ty, }
+            quote! { #doc pub #name: #ty, }
         });
         let default = self.default(&args, &elided);
         let build = self.build();
         quote! {
-            #[doc = #about]
+            #[doc = #doc]
             #[derive(Clone, Copy, Debug, PartialEq)]
             pub struct #args #lifetime {
                 #(#fields)*

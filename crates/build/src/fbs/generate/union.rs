@@ -3,7 +3,7 @@
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
-use super::super::schema::{Member, Type, Union, full};
+use super::super::schema::{Member, Type, Union, full_name};
 use super::rust::{Names, docs, ident, ident_with, text, unused_ident};
 
 pub(super) fn define(names: &Names<'_>, declared: &Union) -> TokenStream {
@@ -14,13 +14,13 @@ pub(super) fn define(names: &Names<'_>, declared: &Union) -> TokenStream {
 
 fn reading(names: &Names<'_>, declared: &Union) -> TokenStream {
     let view = ident_with(&declared.name, "Ref");
-    let about =
-        format!(" A value of the union `{}`, read in place.", full(&declared.namespace, &declared.name));
+    let doc =
+        format!(" A value of the union `{}`, read in place.", full_name(&declared.namespace, &declared.name));
     let more = docs(&declared.docs);
     let blank = (!declared.docs.is_empty()).then(|| quote! { #[doc = ""] });
     let variants = declared.members.iter().map(|member| {
-        let (about, name, ty) = (docs(&member.docs), ident(&member.name), viewed(names, &member.ty));
-        quote! { #about #name(#ty), }
+        let (doc, name, ty) = (docs(&member.docs), ident(&member.name), viewed(names, &member.ty));
+        quote! { #doc #name(#ty), }
     });
     let arms = |holder: TokenStream, place: TokenStream| {
         let arms = declared.members.iter().map(move |member| {
@@ -34,7 +34,7 @@ fn reading(names: &Names<'_>, declared: &Union) -> TokenStream {
     let checks = declared.members.iter().map(check(names));
     let unknown = unused_ident("Unknown", declared.members.iter().map(|member| &*member.name));
     quote! {
-        #[doc = #about]
+        #[doc = #doc]
         #blank
         #more
         #[derive(Clone, Copy, Debug)]
@@ -110,14 +110,14 @@ fn viewed(names: &Names<'_>, ty: &Type) -> TokenStream {
 
 fn writing(names: &Names<'_>, declared: &Union) -> TokenStream {
     let args = ident_with(&declared.name, "Args");
-    let about = format!(" A value of the union `{}` to write.", full(&declared.namespace, &declared.name));
+    let doc = format!(" A value of the union `{}` to write.", full_name(&declared.namespace, &declared.name));
     let borrows = declared.members.iter().any(|member| matches!(member.ty, Type::Table(_) | Type::Text));
     let (lifetime, elided) = match borrows {
         true => (quote!(<'a>), quote!(<'_>)),
         false => (quote!(), quote!()),
     };
     let variants = declared.members.iter().map(|member| {
-        let (about, name) = (docs(&member.docs), ident(&member.name));
+        let (doc, name) = (docs(&member.docs), ident(&member.name));
         let ty = match &member.ty {
             Type::Table(_) => {
                 let args = names.args(&member.ty);
@@ -126,7 +126,7 @@ fn writing(names: &Names<'_>, declared: &Union) -> TokenStream {
             Type::Text => text(),
             ty => names.value(ty),
         };
-        quote! { #about #name(#ty), }
+        quote! { #doc #name(#ty), }
     });
     let kinds = declared.members.iter().map(|member| {
         let (name, number) = (ident(&member.name), Literal::u8_unsuffixed(member.number));
@@ -142,7 +142,7 @@ fn writing(names: &Names<'_>, declared: &Union) -> TokenStream {
         quote! { Self::#name(value) => #built, }
     });
     quote! {
-        #[doc = #about]
+        #[doc = #doc]
         #[derive(Clone, Copy, Debug, PartialEq)]
         pub enum #args #lifetime {
             #(#variants)*

@@ -7,7 +7,7 @@ use super::fail;
 use crate::Error;
 use crate::fbs::ast::Spot;
 use crate::fbs::load::SourceFile;
-use crate::fbs::schema::{Type, full};
+use crate::fbs::schema::{Type, full_name};
 
 /// Declaration of a full name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,10 +66,10 @@ impl<'f> Names<'f> {
         name: &Spot<String>,
         named: Option<Named>,
     ) -> Result<(), Error> {
-        let full = full(namespace, &name.value);
-        match named.and_then(|named| self.types.insert(full.clone(), named)) {
+        let full_name = full_name(namespace, &name.value);
+        match named.and_then(|named| self.types.insert(full_name.clone(), named)) {
             None => Ok(()),
-            Some(_) => Err(fail(file, name.at, format!("`{full}` is declared twice"))),
+            Some(_) => Err(fail(file, name.at, format!("`{full_name}` is declared twice"))),
         }
     }
 
@@ -77,7 +77,7 @@ impl<'f> Names<'f> {
     pub(super) fn find(&self, name: &str, namespace: &str) -> Option<Named> {
         let mut namespace = namespace;
         loop {
-            if let Some(named) = self.types.get(&full(namespace, name)) {
+            if let Some(named) = self.types.get(&full_name(namespace, name)) {
                 return Some(*named);
             }
             if namespace.is_empty() {
