@@ -7,7 +7,6 @@
 //! A [`call_attempt`] is a call in progress, also to the only server of a client. A [`call_connection`] is the
 //! connection that takes it.
 
-mod backoff;
 mod backup;
 mod breaker;
 mod call_attempt;
@@ -22,6 +21,7 @@ mod mode;
 mod recovery;
 mod registry_health;
 mod resolver_task;
+mod retry_backoff;
 mod retry_budget;
 mod retry_loop;
 mod single_endpoint;

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 use polyrpc_core::{Call, Retry, Scope, Status};
 use tokio::time::{sleep, timeout_at};
 
-use super::backoff::pause;
 use super::call_connection::CallConnection;
 use super::endpoint::Endpoint;
 use super::endpoint_guard::EndpointGuard;
 use super::mode::FailMode;
 use super::recovery::ClusterRecovery;
+use super::retry_backoff::pause;
 use super::snapshot::Snapshot;
 use super::{Channel, now};
 use crate::client::balance::PickContext;
