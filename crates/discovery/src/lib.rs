@@ -2,11 +2,11 @@
 //!
 //! A URL names a registry and the path in it: `etcd://127.0.0.1:2379/rpcx_test/Arith`. The syntax after `://` is
 //! documented in the registry's module.
-//!
-//! Each registry is a folder: `mod.rs` has its type and opens it for a URL, `resolver.rs` finds the instances of a
-//! service, and `registrar.rs` registers servers; Kubernetes has no registrar, Consul has both files in `keys` and in
-//! `services`. All resolvers share `watch.rs`, which makes the stream that clients read. `url_parts.rs` only splits the
-//! part of a URL after `://`.
+
+// Each registry is a folder: `mod.rs` has its type and opens it for a URL, `resolver.rs` finds the instances of a service,
+// and `registrar.rs` registers servers; Kubernetes has no registrar, Consul has both files in `keys` and in `services`. All
+// resolvers share `watch.rs`, which makes the stream that clients read. `url_parts.rs` only splits the part of a URL after
+// `://`.
 
 #[cfg(feature = "consul")]
 pub mod consul;
@@ -51,7 +51,8 @@ use polyrpc::client::Result;
 use polyrpc::discovery::{self, Discover, Registrar};
 
 /// Opens the discovery for a URL: `etcd://127.0.0.1:2379/rpcx_test/Arith`. A protocol may precede it, as in clients'
-/// URLs, and is ignored together with its parameters: `rpcx+etcd://…?transport=kcp`. The built-in kinds of `polyrpc` work too: `list://a:1,b:2`, `dns://host:port`.
+/// URLs, and is ignored together with its parameters: `rpcx+etcd://…?transport=kcp`. The built-in kinds of `polyrpc` work
+/// too: `list://a:1,b:2`, `dns://host:port`.
 ///
 /// # Errors
 ///

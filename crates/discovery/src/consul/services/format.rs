@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::metadata::{from_map, to_map};
 
-pub(super) fn unnamed_registration<'a>(
+pub(super) fn plain_registration<'a>(
     entry: &'a Advertisement,
     id: &'a str,
 ) -> Result<Registration<'a>, Status> {

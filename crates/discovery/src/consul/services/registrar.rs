@@ -9,7 +9,7 @@ use polyrpc::Status;
 use polyrpc::client::Result;
 use polyrpc::discovery::{Advertisement, Attributes, Registrar};
 
-use super::format::{Registration, Service, legacy_rpcx_format, unnamed_registration};
+use super::format::{Registration, Service, legacy_rpcx_format, plain_registration};
 use super::{InstanceFormat, Services};
 use crate::http::ANSWER;
 use crate::metadata::changed;
@@ -88,7 +88,7 @@ impl Services {
 
     fn wanted<'a>(&self, entry: &'a Advertisement, id: &'a str) -> Result<Registration<'a>, Status> {
         match self.written {
-            InstanceFormat::Plainly => unnamed_registration(entry, id),
+            InstanceFormat::Plainly => plain_registration(entry, id),
             InstanceFormat::LegacyRpcx => Ok(legacy_rpcx_format(entry, id)),
         }
     }
