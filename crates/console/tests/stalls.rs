@@ -3,7 +3,8 @@
 mod common;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use common::{observed, page, services, until};
 use polyrpc::Client;
@@ -49,4 +50,38 @@ async fn calls_in_flight_and_stalls_are_named() {
     let metrics = page(&admin, "/metrics").body;
     assert!(metrics.contains("rpc_stalls{method=\"Shop/Block\"} 2"), "{metrics}");
     assert_eq!(json("/tasks?format=json&method=Shop*")["total"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn handler_that_blocks_in_its_first_poll_is_listed_by_the_time_in_it() {
+    let go = Arc::new(AtomicBool::new(false));
+    let blocks = go.clone();
+    let server = services()
+        .function("Shop/Block", move || {
+            let go = blocks.clone();
+            async move {
+                let end = Instant::now() + Duration::from_secs(10);
+                while !go.load(Ordering::Relaxed) && Instant::now() < end {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        })
+        .function("Shop/Wait", std::future::pending::<()>);
+    let (console, server) = observed(server).await;
+    let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
+    // Each has a connection of its own: the other calls of a connection wait for a handler that blocks.
+    let call = |method: &'static str| {
+        let client = Client::new(&format!("grpc://{}", server.address())).unwrap();
+        tokio::spawn(async move { client.call::<()>(method, &()).await })
+    };
+    let calls = || page(&admin, "/tasks?format=json&method=Shop*").json()["data"]["calls"].clone();
+    let blocking = call("Shop/Block");
+    until(|| calls()[0]["age"].is_number()).await;
+    let waiting = call("Shop/Wait");
+    until(|| calls().as_array().is_some_and(|calls| calls.len() == 2)).await;
+    let listed = calls();
+    go.store(true, Ordering::Relaxed);
+    assert_eq!((&listed[0]["name"], &listed[1]["name"]), (&"Shop/Block".into(), &"Shop/Wait".into()));
+    blocking.await.unwrap().unwrap();
+    waiting.abort();
 }

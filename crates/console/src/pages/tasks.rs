@@ -1,5 +1,6 @@
 //! `/tasks`: the calls in flight, and the handlers that have blocked the threads of their connections.
 
+use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use polyrpc::layer::Side;
@@ -19,7 +20,7 @@ use crate::wildcard::Wildcards;
 
 #[derive(Serialize)]
 struct Tasks {
-    /// How many calls are in flight that a filter accepts.
+    /// Number of calls in flight that match the filter.
     total: usize,
     /// The oldest of them.
     calls: Vec<Task>,
@@ -35,12 +36,12 @@ struct Task {
     side: &'static str,
     protocol: &'static str,
     peer: String,
-    /// `None` if it is in its first poll, and no look has seen it before.
+    /// `None` in the first poll, until the stall watchdog has sampled it.
     age: Option<u64>,
     phase: &'static str,
     /// The thread that runs its handler now.
     thread: Option<String>,
-    /// For how long the thread has been in it.
+    /// Duration of the current poll. `None` until the stall watchdog has sampled it.
     blocks: Option<u64>,
 }
 
@@ -65,7 +66,6 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     };
     let now = Instant::now();
     let mut calls: Vec<_> = state.metrics().iter().flat_map(|metrics| metrics.calls_in_flight()).collect();
-    calls.sort_by_key(|call| std::cmp::Reverse(call.age));
     if !wanted.is_empty() {
         calls.retain(|call| {
             let name = stalls::name(call);
@@ -73,15 +73,26 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         });
     }
     let total = calls.len();
-    let calls = calls.iter().take(MAX_SHOWN_CALLS).map(|call| Task::new(call, state, now)).collect();
+    let mut calls: Vec<_> = calls.into_iter().map(|call| (poll_duration(&call, state, now), call)).collect();
+    calls.sort_by_key(|(poll, call)| Reverse(age(call, *poll)));
+    let calls = calls.iter().take(MAX_SHOWN_CALLS).map(|(poll, call)| Task::new(call, *poll)).collect();
     let stalls = state.stalls.methods().into_iter().map(StallRow::new).collect();
     render(request, &Tasks { total, calls, stalls, method: method.to_owned() })
 }
 
+/// Returns the duration of a call's current poll, if the stall watchdog has sampled it.
+fn poll_duration(call: &RunningCall, state: &State, now: Instant) -> Option<Duration> {
+    let since = state.stalls.since(&call.poll?)?;
+    Some(now.saturating_duration_since(since))
+}
+
+/// Returns the age of a call. In the first poll, which may block for long, it is the duration of that poll.
+fn age(call: &RunningCall, poll: Option<Duration>) -> Option<Duration> {
+    call.age.or(poll)
+}
+
 impl Task {
-    fn new(call: &RunningCall, state: &State, now: Instant) -> Self {
-        let since = call.poll.and_then(|poll| state.stalls.since(&poll));
-        let blocks = since.map(|since| now.saturating_duration_since(since));
+    fn new(call: &RunningCall, poll: Option<Duration>) -> Self {
         let phase = match (call.side, call.poll) {
             (_, Some(_)) => "runs",
             (Side::Server, None) => "handler waits",
@@ -92,10 +103,10 @@ impl Task {
             side: call.side.as_str(),
             protocol: call.protocol,
             peer: call.peer.as_ref().map(ToString::to_string).unwrap_or_default(),
-            age: call.age.or(blocks).map(micros),
+            age: age(call, poll).map(micros),
             phase,
             thread: call.poll.map(|poll| poll.thread_name()),
-            blocks: blocks.map(micros),
+            blocks: poll.map(micros),
         }
     }
 
@@ -129,7 +140,7 @@ impl Document for Tasks {
     fn text(&self) -> Text {
         let mut text = Text::default();
         text.line("task_count", self.total);
-        text.raw("Age(us)    |Side  |Protocol    |Peer                 |Method(phase)\n");
+        text.raw("Age(us)    |Side  |Protocol    |Peer                 |Method (phase)\n");
         for task in &self.calls {
             text.padded(task.age(), 11).raw("|").padded(task.side, 6).raw("|").padded(task.protocol, 12);
             text.raw("|").padded(&task.peer, 21).raw("|").value(&task.name);
