@@ -3,7 +3,7 @@
 //!
 //! The modules are those of `crates/polyrpc`, copied by `build.rs`. Those in files are reduced to what the copies use.
 
-#![allow(dead_code, reason = "the models use a part of each module")]
+#![allow(dead_code, unused_imports, reason = "the models use a part of each module")]
 #![allow(rustdoc::private_intra_doc_links, rustdoc::broken_intra_doc_links)]
 
 /// What the modules use of `std::sync`.

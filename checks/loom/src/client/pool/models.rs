@@ -7,7 +7,7 @@ use loom::sync::Mutex;
 use loom::thread::{self, JoinHandle};
 
 use super::open_connections::{OpenConnections, QueuePlace};
-use super::slot_queue::Turn;
+use super::slot_queue::Grant;
 use crate::bounded;
 use crate::client::connection::any_connection::{AnyConnection, Readiness};
 use crate::client::connection::call_slot::CallSlot;
@@ -51,7 +51,7 @@ fn call_that_moves_to_another_task_gets_its_slot() {
         if polled.is_pending() {
             polled = Poll::Ready(wait(&mut place));
         }
-        assert!(matches!(polled, Poll::Ready(Turn::Slot(_))));
+        assert!(matches!(polled, Poll::Ready(Grant::Slot(_))));
         drop((polled, place));
         releasing.join().unwrap();
         assert_slot_is_free(&pool, &connection);
@@ -64,7 +64,7 @@ fn call_that_waits_for_an_ending_connection_connects() {
     loom::model(|| {
         let (pool, connection) = full_pool();
         let ending = thread::spawn(move || connection.end());
-        assert!(matches!(wait(&mut QueuePlace::new(&pool)), Turn::Connect));
+        assert!(matches!(wait(&mut QueuePlace::new(&pool)), Grant::Connect));
         ending.join().unwrap();
         assert!(pool.is_empty());
     });
@@ -76,9 +76,9 @@ fn turn_to_connect_of_a_call_that_is_dropped_reaches_the_next() {
     loom::model(|| {
         let pool = OpenConnections::new(Vec::new(), 1);
         let dropped = in_thread(&pool, |pool| drop(poll_once(&mut QueuePlace::new(pool))));
-        assert!(matches!(wait(&mut QueuePlace::new(&pool)), Turn::Connect));
+        assert!(matches!(wait(&mut QueuePlace::new(&pool)), Grant::Connect));
         dropped.join().unwrap();
-        assert!(matches!(poll_once(&mut QueuePlace::new(&pool)), Poll::Ready(Turn::Connect)));
+        assert!(matches!(poll_once(&mut QueuePlace::new(&pool)), Poll::Ready(Grant::Connect)));
     });
 }
 
@@ -98,19 +98,19 @@ fn release_in_thread(connection: &Arc<Connection>) -> JoinHandle<()> {
     thread::spawn(move || connection.release_reserved())
 }
 
-fn poll_once(place: &mut QueuePlace<'_>) -> Poll<Turn<CallSlot>> {
-    place.poll_turn(&mut Context::from_waker(Waker::noop()))
+fn poll_once(place: &mut QueuePlace<'_>) -> Poll<Grant<CallSlot>> {
+    place.poll_grant(&mut Context::from_waker(Waker::noop()))
 }
 
 /// If the call is never woken, this never ends: loom reports that as a deadlock.
-fn wait(place: &mut QueuePlace<'_>) -> Turn<CallSlot> {
-    block_on(poll_fn(|cx| place.poll_turn(cx)))
+fn wait(place: &mut QueuePlace<'_>) -> Grant<CallSlot> {
+    block_on(poll_fn(|cx| place.poll_grant(cx)))
 }
 
 fn wait_for_slot(pool: &Arc<OpenConnections>) -> CallSlot {
     match wait(&mut QueuePlace::new(pool)) {
-        Turn::Slot(slot) => slot,
-        Turn::Connect => panic!("there is a connection"),
+        Grant::Slot(slot) => slot,
+        Grant::Connect => panic!("there is a connection"),
     }
 }
 
