@@ -33,6 +33,15 @@ pub(crate) async fn watch(address: String, record: Arc<Record>) {
     }
 }
 
+/// Returns the lines of the page of connections for those from these ports of this host.
+pub(crate) async fn connections_from(address: &str, ports: &[u16]) -> std::io::Result<Vec<String>> {
+    let page = String::from_utf8_lossy(&exchange(address, "/connections").await?).into_owned();
+    let is_from =
+        |line: &str, port: &u16| line.split_whitespace().any(|word| word.ends_with(&format!(":{port}")));
+    let lines = page.lines().filter(|line| ports.iter().any(|port| is_from(line, port)));
+    Ok(lines.map(str::to_owned).collect())
+}
+
 async fn get(address: &str, page: &str) -> Result<(), String> {
     let response = exchange(address, page).await.map_err(|error| error.to_string())?;
     match response.starts_with(b"HTTP/1.1 200 ") {

@@ -164,9 +164,9 @@ impl Line {
         if self.reads {
             self.read();
         } else if !self.closed {
-            let port = self.socket.local_addr().map(|address| address.port()).unwrap_or_default();
             self.closed = self.is_closed_by_peer()
-                || established.is_some_and(|established| !established.contains(&port));
+                || established
+                    .is_some_and(|established| !self.port().is_some_and(|port| established.contains(&port)));
         }
         let is_released =
             self.closed || (self.streams > 0 && self.answers.ended + self.answers.resets >= self.streams);
@@ -182,6 +182,11 @@ impl Line {
         let mut sockets = [PollFd::new(&self.socket, end)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut sockets, Some(&at_once)).is_ok() && sockets[0].revents().intersects(end)
+    }
+
+    /// Port of this side.
+    pub(super) fn port(&self) -> Option<u16> {
+        self.socket.local_addr().ok().map(|address| address.port())
     }
 
     pub(super) fn is_not_reading(&self) -> bool {

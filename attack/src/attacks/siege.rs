@@ -10,9 +10,9 @@ use futures_util::future::join_all;
 
 use super::line::Line;
 use super::{End, Outcome};
-use crate::measure;
 use crate::profile::Profile;
 use crate::victim::Target;
+use crate::{measure, operator};
 
 /// Context of an attack.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub(crate) struct Siege {
 
 /// Interval of checks for closed connections.
 const LOOK: Duration = Duration::from_millis(50);
+/// Number of open connections of which the server's view is shown.
+const MAX_SHOWN: usize = 8;
 
 impl Siege {
     pub(crate) fn new(profile: Profile, target: Target, end: End) -> Self {
@@ -91,8 +93,12 @@ impl Siege {
 
     /// How long [`hold`](Self::hold) waits.
     pub(crate) fn patience(&self) -> Duration {
-        let must_end = self.end.limit(self.profile).and_then(|limit| self.profile.patience(limit));
-        must_end.unwrap_or_else(|| self.profile.window())
+        self.must_end_within().unwrap_or_else(|| self.profile.window())
+    }
+
+    /// How long to wait for the server to end the lines, if it must.
+    fn must_end_within(&self) -> Option<Duration> {
+        self.end.limit(self.profile).and_then(|limit| self.profile.patience(limit))
     }
 
     /// The same for at most this long. The server's time limit starts with each line's connection, or where it was
@@ -118,6 +124,13 @@ impl Siege {
             tokio::time::sleep(LOOK).await;
         }
         outcome.open = waiting.len();
+        let open: Vec<_> = waiting.iter().filter_map(|line| line.port()).take(MAX_SHOWN).collect();
+        if self.must_end_within().is_some() && !open.is_empty() {
+            // What the server says of those that it should have closed.
+            outcome
+                .notes
+                .extend(operator::connections_from(&self.target.admin, &open).await.unwrap_or_default());
+        }
         if let Some(code) = lines.iter().find_map(|line| line.answers.goaway) {
             outcome.notes.push(format!("GOAWAY {code}"));
         }
