@@ -82,7 +82,7 @@ causes! {
         Head => "header_timeout",
         /// It did not send the rest of a message.
         Message => "message_timeout",
-        /// It did not read.
+        /// It did not read, or its system did not answer.
         Write => "write_timeout",
         /// It had closed its half while calls were in flight, and they did not end in time.
         HalfClosed => "half_close_timeout",

@@ -108,7 +108,10 @@ pub struct Limits {
     /// [`header_timeout`](Self::header_timeout). Default: 1 KiB.
     pub message_rate: usize,
     /// How long a peer may read nothing of the pending output, whether the socket is full or its windows are closed.
-    /// Output that the system has taken is not pending. Default: 30 s.
+    /// Default: 30 s.
+    ///
+    /// Output that the system has taken is not pending for the server. On Linux the system itself ends a TCP connection,
+    /// 2 s later than this, if the peer acknowledges none of it or keeps its receive window closed (`TCP_USER_TIMEOUT`).
     pub write_timeout: Duration,
     /// How long calls may continue after the peer has closed its half of the connection: it may still read, or have
     /// disappeared. Default: 5 s.

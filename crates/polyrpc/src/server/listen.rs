@@ -317,7 +317,6 @@ impl Listen {
     }
 
     /// Binds the listener.
-    #[cfg_attr(not(feature = "quic"), allow(unused_mut, reason = "only QUIC's handshakes are counted here"))]
     pub(super) async fn bind(
         mut self,
         server: Arc<Shared>,
@@ -327,6 +326,7 @@ impl Listen {
         })?;
         self.protocols.check(&server.router)?;
         let address = self.transport.resolve(address);
+        self.transport.unacknowledged = Some(server.limits.write_timeout.saturating_add(KERNEL_MARGIN));
         #[cfg(feature = "quic")]
         {
             let incidents = server.open.incidents.clone();
@@ -450,3 +450,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 }
 
 const BREATH: Duration = Duration::from_millis(50);
+
+/// What the kernel adds to `write_timeout` before it ends a connection: the server, which says so to the peer and counts it,
+/// comes first if it notices.
+const KERNEL_MARGIN: Duration = Duration::from_secs(2);

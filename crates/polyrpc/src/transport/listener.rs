@@ -3,13 +3,14 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 #[cfg(feature = "kcp")]
 use std::sync::Arc;
+use std::time::Duration;
 
 #[cfg(feature = "kcp")]
 use polyrpc_kcp::Settings;
 
 use tokio::net::{TcpListener, lookup_host};
 
-use super::socket::{ACCEPTED, keep_alive};
+use super::socket::{ACCEPTED, keep_alive, limit_unacknowledged};
 use super::unix::UnixSocket;
 use super::{Address, Stream};
 use crate::call::Peer;
@@ -28,9 +29,11 @@ pub(crate) enum Listener {
 /// See [`Listener::delivered`].
 pub(crate) type DeliveryFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Configuration of a transport over UDP, if it is not the default.
+/// Configuration of a transport, where it is not the default.
 #[derive(Debug, Default)]
 pub(crate) struct TransportConfig {
+    /// How long a peer of TCP may acknowledge nothing of the data that waits for it. `None`: the system's limit.
+    pub(crate) unacknowledged: Option<Duration>,
     #[cfg(feature = "kcp")]
     pub(crate) kcp: Option<super::kcp::Config>,
     #[cfg(feature = "quic")]
@@ -62,10 +65,6 @@ impl TransportConfig {
 
 impl Listener {
     /// Binds the listener.
-    #[cfg_attr(
-        not(any(feature = "kcp", feature = "quic")),
-        allow(unused_variables, reason = "there is nothing to be set up")
-    )]
     pub(crate) async fn bind(address: &Address, listening: TransportConfig) -> io::Result<Self> {
         match address {
             #[cfg(feature = "kcp")]
@@ -91,7 +90,7 @@ impl Listener {
             Address::Quic(_) => {
                 Err(io::Error::new(io::ErrorKind::Unsupported, "this program was built without QUIC"))
             }
-            Address::Tcp(address) => bind_tcp(address).await.map(Self::Tcp),
+            Address::Tcp(address) => bind_tcp(address, listening.unacknowledged).await.map(Self::Tcp),
             Address::Unix(path) => UnixSocket::bind(path).await.map(Self::Unix),
         }
     }
@@ -135,10 +134,10 @@ impl Listener {
     }
 }
 
-async fn bind_tcp(address: &str) -> io::Result<TcpListener> {
+async fn bind_tcp(address: &str, unacknowledged: Option<Duration>) -> io::Result<TcpListener> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in lookup_host(address).await? {
-        match listen(address) {
+        match listen(address, unacknowledged) {
             Ok(listener) => return Ok(listener),
             Err(error) => last = error,
         }
@@ -147,14 +146,17 @@ async fn bind_tcp(address: &str) -> io::Result<TcpListener> {
 }
 
 /// Opens a listening socket with a backlog that survives a reconnect storm; the kernel caps it at `somaxconn`.
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+fn listen(address: SocketAddr, unacknowledged: Option<Duration>) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
         SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
     };
     socket.set_reuseaddr(true)?;
-    // Accepted sockets inherit it from here, at no cost (Linux `net/ipv4/tcp_minisocks.c`).
+    // Accepted sockets inherit both from here, at no cost (Linux `net/ipv4/tcp_minisocks.c`).
     keep_alive(&socket, ACCEPTED)?;
+    if let Some(time) = unacknowledged {
+        limit_unacknowledged(&socket, time)?;
+    }
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
@@ -179,5 +181,16 @@ mod tests {
             assert!(sockopt::socket_keepalive(&stream).unwrap());
             assert_eq!(sockopt::tcp_keepidle(&stream).unwrap().as_secs(), seconds);
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn accepted_sockets_limit_the_time_without_an_acknowledgement() {
+        let config = TransportConfig { unacknowledged: Some(Duration::from_secs(32)), ..Default::default() };
+        let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), config).await.unwrap();
+        let _dialled = Socket::connect(&listener.address().unwrap()).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        let Some(Socket::Tcp(stream)) = accepted.into_socket() else { panic!("it is TCP") };
+        assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), 32_000);
     }
 }

@@ -108,6 +108,16 @@ pub(crate) fn keep_alive(socket: impl AsFd, silence: Duration) -> io::Result<()>
     Ok(sockopt::set_tcp_keepidle(&socket, silence)?)
 }
 
+/// Ends a TCP connection whose peer acknowledges nothing of the data that waits for it for this long, or keeps its window
+/// closed (`TCP_USER_TIMEOUT`; Linux `net/ipv4/tcp_timer.c`). Only Linux has it.
+#[cfg_attr(not(target_os = "linux"), allow(unused_variables, reason = "the option does not exist"))]
+pub(crate) fn limit_unacknowledged(socket: impl AsFd, time: Duration) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    // 0 is the system's default.
+    sockopt::set_tcp_user_timeout(socket, u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1))?;
+    Ok(())
+}
+
 /// rpcx `client/client.go`, `DefaultOption`
 pub(crate) const DIALLED: Duration = Duration::from_secs(60);
 /// rpcx `server/server.go`, `NewServer`

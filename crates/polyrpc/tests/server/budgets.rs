@@ -13,6 +13,7 @@ use polyrpc::layer::{Call, Layer, Next, Outcome};
 use polyrpc::payload::compress;
 use polyrpc::server::{Limits, ServerHandle};
 use polyrpc::{Client, Code, Compression, Format, MemoryBudget, Protocol, Server, Status, Streaming};
+use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
 use crate::common::{
@@ -126,6 +127,22 @@ async fn peer_that_does_not_read_is_closed() {
         until(|| closed(&server.info(), "write_timeout") == 1).await;
         until(|| server.connections() == 0).await;
     }
+}
+
+/// The system has taken the whole reply, so that nothing waits for the server to write.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn peer_that_leaves_a_reply_to_the_system_is_closed() {
+    let limits = Limits { write_timeout: Duration::from_millis(500), ..Limits::default() };
+    let server = serve(limited(limits)).await;
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    // Less than the reply, which the server's send buffer has room for.
+    socket.set_recv_buffer_size(4 << 10).unwrap();
+    let mut peer = socket.connect(server.address().to_string().parse().unwrap()).await.unwrap();
+    let reply = format!("\"{}\"", "x".repeat(32 << 10));
+    peer.write_all(&crate::common::baidu_frame("Probe", "Echo", 1, 0, reply.as_bytes())).await.unwrap();
+    until(|| closed(&server.info(), "write_timeout") == 1).await;
+    until(|| server.connections() == 0).await;
 }
 
 #[tokio::test]

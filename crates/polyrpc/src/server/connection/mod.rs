@@ -237,7 +237,13 @@ const DRAIN_PATIENCE: u32 = 8;
 
 impl<S: Session + Send> Driver for Connection<'_, S> {
     fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<SessionEnd> {
-        let end = ready!(self.poll_drive(cx)).unwrap_or(SessionEnd::Closed);
+        let end = ready!(self.poll_drive(cx)).unwrap_or_else(|error| {
+            // The kernel's limit for a peer that acknowledges nothing: see `Limits::write_timeout`.
+            if error.kind() == io::ErrorKind::TimedOut {
+                self.registration.connection.closed(Closing::Write);
+            }
+            SessionEnd::Closed
+        });
         self.dispatch.close();
         // The next protocol starts with its own first byte.
         let entry = &self.registration.connection;
