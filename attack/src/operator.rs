@@ -35,7 +35,8 @@ pub(crate) async fn watch(address: String, record: Arc<Record>) {
 
 /// Returns the lines of the page of connections for those from these ports of this host.
 pub(crate) async fn connections_from(address: &str, ports: &[u16]) -> std::io::Result<Vec<String>> {
-    let page = String::from_utf8_lossy(&exchange(address, "/connections").await?).into_owned();
+    let page = timeout(PATIENCE, exchange(address, "/connections")).await??;
+    let page = String::from_utf8_lossy(&page);
     let is_from =
         |line: &str, port: &u16| line.split_whitespace().any(|word| word.ends_with(&format!(":{port}")));
     let lines = page.lines().filter(|line| ports.iter().any(|port| is_from(line, port)));

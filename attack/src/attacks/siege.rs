@@ -127,9 +127,13 @@ impl Siege {
         let open: Vec<_> = waiting.iter().filter_map(|line| line.port()).take(MAX_SHOWN).collect();
         if self.must_end_within().is_some() && !open.is_empty() {
             // What the server says of those that it should have closed.
-            outcome
-                .notes
-                .extend(operator::connections_from(&self.target.admin, &open).await.unwrap_or_default());
+            match operator::connections_from(&self.target.admin, &open).await {
+                Ok(shown) if shown.is_empty() => {
+                    outcome.notes.push("the first page of connections shows none of them".to_owned());
+                }
+                Ok(shown) => outcome.notes.extend(shown),
+                Err(error) => outcome.notes.push(format!("the page of connections: {error}")),
+            }
         }
         if let Some(code) = lines.iter().find_map(|line| line.answers.goaway) {
             outcome.notes.push(format!("GOAWAY {code}"));
