@@ -4,7 +4,8 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 
-use polyrpc_core::{Code, Metadata, Status};
+use polyrpc_core::status::texts;
+use polyrpc_core::{Code, Metadata, Retry, Status};
 
 /// An error of any type that may move between threads.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -171,7 +172,8 @@ impl<E: Into<BoxError> + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
         let mut slot = Some(error);
         let any: &mut dyn Any = &mut slot;
-        let known = take(any).or_else(|| take(any).map(Error::into_status));
+        let known =
+            take(any).or_else(|| take(any).map(|error: Error| downstream_failure(error.into_status())));
         match (known.or_else(|| author_text(any)).or_else(|| within_anyhow(any)), slot) {
             (Some(status), _) => Self(status),
             (None, Some(error)) => Self(hidden(error.into())),
@@ -183,6 +185,23 @@ impl<E: Into<BoxError> + 'static> From<E> for Failure {
 /// Takes the value out if it is a `T`.
 fn take<T: 'static>(slot: &mut dyn Any) -> Option<T> {
     slot.downcast_mut::<Option<T>>().and_then(Option::take)
+}
+
+/// Returns the status of a handler whose own call has failed. Its server may not have been started, but this handler was: the
+/// caller must not take the text for a rejection of its call.
+#[cold]
+fn downstream_failure(status: Status) -> Status {
+    let status = match texts::is_rejection(status.message()) {
+        true => {
+            let text = format!("a call of the handler failed: {}", status.message());
+            status.with_message(text)
+        }
+        false => status,
+    };
+    match status.retry() {
+        Retry::Elsewhere => status.with_retry(Retry::IfIdempotent),
+        _ => status,
+    }
 }
 
 /// Returns the status for a text that the author of the handler wrote for the caller.
@@ -198,7 +217,9 @@ fn author_text(slot: &mut dyn Any) -> Option<Status> {
 fn within_anyhow(slot: &mut dyn Any) -> Option<Status> {
     let held = slot.downcast_mut::<Option<anyhow::Error>>()?;
     let status = held.as_ref()?.downcast_ref::<Status>().cloned();
-    status.or_else(|| Some(held.as_ref()?.downcast_ref::<Error>()?.status().clone()))
+    status.or_else(|| {
+        held.as_ref()?.downcast_ref::<Error>().map(|error| downstream_failure(error.status().clone()))
+    })
 }
 
 #[cfg(not(feature = "anyhow"))]

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use polyrpc_core::status::texts;
 use polyrpc_core::{Code, Fault, Retry, Status};
 
 /// Returns the number sent to a peer for `status`: its own if it has one, else the one for its code.
@@ -16,10 +17,9 @@ pub fn number(status: &Status) -> i32 {
 /// Returns the failure that a peer reports by `number`.
 #[cold]
 pub fn status(number: i32, text: impl Into<Cow<'static, str>>) -> Status {
-    let (code, fault, retry) = match row(number) {
-        Some(row) => (row.code, row.fault, row.retry),
-        None => (Code::Unknown, Fault::Peer, Retry::Never),
-    };
+    let text = text.into();
+    let (code, fault) = row(number).map_or((Code::Unknown, Fault::Peer), |row| (row.code, row.fault));
+    let retry = retry_of(number, &text).unwrap_or(Retry::Never);
     Status::new(code, text).with_number(number).with_fault(fault).with_retry(retry)
 }
 
@@ -33,9 +33,13 @@ pub(crate) fn code_of(number: i32) -> Option<Code> {
     row(number).map(|row| row.code)
 }
 
-/// Returns whether a call that failed with `number` may be retried, if it is one of brpc's.
-pub(crate) fn retry_of(number: i32) -> Option<Retry> {
-    row(number).map(|row| row.retry)
+/// Returns whether a call that failed with `number` and this text may be retried, if the number is one of brpc's.
+pub(crate) fn retry_of(number: i32, text: &str) -> Option<Retry> {
+    match number {
+        // Handlers fail with it too.
+        ELIMIT if texts::is_rejection(text) => Some(Retry::Elsewhere),
+        _ => row(number).map(|row| row.retry),
+    }
 }
 
 fn row(number: i32) -> Option<&'static Row> {
@@ -138,8 +142,8 @@ table! {
     ERESPONSE = 2002: Internal, Peer, Never;
     /// The server is stopping.
     ELOGOFF = 2003: Unavailable, Peer, Elsewhere;
-    /// A concurrency limit was reached.
-    ELIMIT = 2004: ResourceExhausted, Peer, Elsewhere;
+    /// A concurrency limit was reached. See [`retry_of`].
+    ELIMIT = 2004: ResourceExhausted, Peer, IfIdempotent;
     /// The handler closes the connection.
     ECLOSE = 2005: Unavailable, Peer, Never;
     /// ITP failed.
@@ -236,6 +240,8 @@ mod tests {
     #[test]
     fn only_unstarted_calls_are_retryable_unconditionally() {
         let elsewhere = TABLE.iter().filter(|row| row.retry == Retry::Elsewhere).map(|row| row.name);
-        assert_eq!(elsewhere.collect::<Vec<_>>(), ["EOVERCROWDED", "EH2RUNOUTSTREAMS", "ELOGOFF", "ELIMIT"]);
+        assert_eq!(elsewhere.collect::<Vec<_>>(), ["EOVERCROWDED", "EH2RUNOUTSTREAMS", "ELOGOFF"]);
+        assert_eq!(retry_of(ELIMIT, "[E2004]Reached server's max_concurrency=8"), Some(Retry::Elsewhere));
+        assert_eq!(retry_of(ELIMIT, "the disk is full"), Some(Retry::IfIdempotent));
     }
 }

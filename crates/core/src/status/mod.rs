@@ -185,6 +185,13 @@ impl Status {
         self
     }
 
+    /// Replaces the text.
+    #[must_use]
+    pub fn with_message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
+        self.0.message = message.into();
+        self
+    }
+
     /// Marks the failure as received: sessions of clients do so with what they decode from the peer.
     #[must_use]
     pub fn into_remote(mut self) -> Self {

@@ -33,35 +33,76 @@ pub fn read(text: String, table: &[(Text, Code)]) -> Status {
 }
 
 /// Returns a failure that the peer sent as one of gRPC's codes and a text.
-///
-/// UNAVAILABLE and RESOURCE_EXHAUSTED do not say whether a handler was started (gRPC `doc/statuscodes.md`: it is not always
-/// safe to retry). Such a call is retried only if it is idempotent, unless the text is one that servers send instead of
-/// starting it.
 #[cold]
 pub fn received(code: Code, text: String) -> Status {
-    let retry = match code {
-        Code::Unavailable | Code::ResourceExhausted if text.starts_with(TOO_LARGE) => Retry::Never,
-        Code::Unavailable | Code::ResourceExhausted if is_rejection(&text) => Retry::Elsewhere,
-        Code::Unavailable | Code::ResourceExhausted | Code::Aborted => Retry::IfIdempotent,
-        _ => Retry::Never,
-    };
+    let retry = retry_of(code, &text);
     Status::new(code, text).with_retry(retry).into_remote()
 }
 
-/// Whether a server sends this text instead of starting a call.
-fn is_rejection(text: &str) -> bool {
-    REJECTIONS.iter().any(|known| known.covers(text))
+/// Returns whether a call may be retried that failed at its peer with one of gRPC's codes and a text.
+///
+/// UNAVAILABLE and RESOURCE_EXHAUSTED do not say whether a handler was started (gRPC `doc/statuscodes.md`: it is not always
+/// safe to retry). Such a call is retried only if it is idempotent, unless the text is that of a rejection.
+#[cold]
+pub fn retry_of(code: Code, text: &str) -> Retry {
+    match code {
+        Code::Unavailable | Code::ResourceExhausted if text.starts_with(TOO_LARGE) => Retry::Never,
+        Code::Unavailable | Code::ResourceExhausted if is_rejection(text) => Retry::Elsewhere,
+        Code::Unavailable | Code::ResourceExhausted | Code::Aborted => Retry::IfIdempotent,
+        _ => Retry::Never,
+    }
 }
 
-/// Texts of rejections. Those of limits are brpc's (`policy/baidu_rpc_protocol.cpp`) and rpcx's (`server/errors.go`), which
-/// our servers send in any protocol; the next is that of our servers alone.
+/// Whether servers send this text instead of starting a call.
+pub fn is_rejection(text: &str) -> bool {
+    let text = without_brpc_prefix(text);
+    let is_unreachable = text.starts_with(UPSTREAM) && text.ends_with(UNREACHABLE);
+    is_unreachable || REJECTIONS.iter().any(|known| known.covers(text))
+}
+
+/// Texts of rejections.
 const REJECTIONS: &[Text] = &[
+    // brpc: `policy/baidu_rpc_protocol.cpp`, `server.cpp`. The first and the last are also sent by our servers.
     Text::Begins("Reached server's max_concurrency="),
-    Text::Begins("Reached the method's max_concurrency="),
-    Text::Begins("reached the limit of "),
+    Text::Begins("Rejected by "),
+    Text::Begins("Too many user code to run when "),
+    Text::Is("Server is stopping"),
+    // rpcx: `server/errors.go`.
     Text::Is("request reached rate limit"),
+    // Our servers and gateways.
+    Text::Begins("Reached the method's max_concurrency="),
+    Text::Begins("too many open streams: "),
+    Text::Is("the server's memory budget for this peer is used up; try again later"),
+    Text::Is("the credential could not be checked in time"),
     Text::Is("the server is shutting down"),
+    Text::Is("earlier responses on this connection are not read; try again later"),
+    Text::Begins("polyrpc-gateway: overloaded: "),
 ];
+
+/// Begins and ends the text of a gateway that cannot reach the servers of an upstream.
+const UPSTREAM: &str = "polyrpc-gateway: upstream `";
+const UNREACHABLE: &str = "` cannot be reached";
+
+/// Returns the text without what brpc's servers put before it: `[ip:port]`, `[E1003]`.
+pub fn without_brpc_prefix(mut text: &str) -> &str {
+    while let Some((inner, rest)) = text.strip_prefix('[').and_then(|text| text.split_once(']')) {
+        let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let is_number = ["E", "R"].iter().any(|letter| inner.strip_prefix(letter).is_some_and(is_digits));
+        let is_address = inner.rsplit_once(':').is_some_and(|(host, port)| {
+            is_digits(port) && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
+        });
+        // That of a Unix socket.
+        let is_path = inner.starts_with("unix:");
+        // An address of IPv6 is in brackets of its own, which end after the port.
+        let rest = match inner.starts_with('[') {
+            true => rest.split_once(']').filter(|(port, _)| port.strip_prefix(':').is_some_and(is_digits)),
+            false => (is_number || is_address || is_path).then_some(("", rest)),
+        };
+        let Some((_, rest)) = rest else { break };
+        text = rest;
+    }
+    text
+}
 
 /// Begins the text of a request that exceeds a limit of the server.
 pub const TOO_LARGE: &str = "the request is too large: ";
@@ -85,15 +126,22 @@ mod tests {
 
     #[test]
     fn only_rejections_are_retried_although_the_call_is_not_idempotent() {
-        let retry = |code, text: &str| received(code, text.to_owned()).retry();
         for code in [Code::Unavailable, Code::ResourceExhausted] {
-            assert_eq!(retry(code, "the disk is full"), Retry::IfIdempotent);
-            assert_eq!(retry(code, ""), Retry::IfIdempotent);
-            assert_eq!(retry(code, "Reached server's max_concurrency=8"), Retry::Elsewhere);
-            assert_eq!(retry(code, "the request is too large: 9 bytes"), Retry::Never);
+            assert_eq!(retry_of(code, "the disk is full"), Retry::IfIdempotent);
+            assert_eq!(retry_of(code, ""), Retry::IfIdempotent);
+            assert_eq!(retry_of(code, "Reached server's max_concurrency=8"), Retry::Elsewhere);
+            assert_eq!(
+                retry_of(code, "[10.0.0.7:80][E2004]Reached server's max_concurrency=8"),
+                Retry::Elsewhere
+            );
+            assert_eq!(
+                retry_of(code, "polyrpc-gateway: upstream `users` cannot be reached"),
+                Retry::Elsewhere
+            );
+            assert_eq!(retry_of(code, "the request is too large: 9 bytes"), Retry::Never);
         }
-        assert_eq!(retry(Code::Unavailable, "the server is shutting down"), Retry::Elsewhere);
-        assert_eq!(retry(Code::Aborted, "the server is shutting down"), Retry::IfIdempotent);
-        assert_eq!(retry(Code::Internal, "Reached server's max_concurrency=8"), Retry::Never);
+        assert_eq!(retry_of(Code::Unavailable, "the server is shutting down"), Retry::Elsewhere);
+        assert_eq!(retry_of(Code::Aborted, "the server is shutting down"), Retry::IfIdempotent);
+        assert_eq!(retry_of(Code::Internal, "Reached server's max_concurrency=8"), Retry::Never);
     }
 }

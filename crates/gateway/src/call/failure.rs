@@ -4,6 +4,7 @@
 use std::error::Error as _;
 
 use polyrpc::{Code, Protocol, Retry, Scope, Status};
+use polyrpc_core::status::texts;
 
 use crate::log_rate::LogRate;
 use crate::upstream::Upstream;
@@ -15,7 +16,8 @@ pub(super) fn for_caller(upstream: &Upstream, status: &Status) -> Status {
     if !status.is_remote() {
         return from_client(&upstream.spec.name, status);
     }
-    let text = if upstream.protocol() == Protocol::BaiduStd { without_prefix(text) } else { text };
+    let text =
+        if upstream.protocol() == Protocol::BaiduStd { texts::without_brpc_prefix(text) } else { text };
     with_text(status, text.to_owned())
 }
 
@@ -42,7 +44,8 @@ fn may_name_addresses(status: &Status) -> bool {
 fn outcome(status: &Status) -> &'static str {
     match (status.code(), status.retry()) {
         (Code::Unavailable, Retry::IfIdempotent) => "lost the connection during the call",
-        (Code::Unavailable, _) => "cannot be reached",
+        // Callers may repeat any call after it.
+        (Code::Unavailable, Retry::Elsewhere) => "cannot be reached",
         (Code::DeadlineExceeded, _) => "does not answer in time",
         (Code::ResourceExhausted, _) => "takes no more calls",
         (Code::Cancelled, _) => "cancelled the call",
@@ -61,27 +64,6 @@ fn with_text(status: &Status, text: String) -> Status {
         changed = changed.with_number(number);
     }
     changed.with_source(status.clone())
-}
-
-/// The text without what brpc's servers put before it: `[ip:port]`, `[E1003]`.
-fn without_prefix(mut text: &str) -> &str {
-    while let Some((inner, rest)) = text.strip_prefix('[').and_then(|text| text.split_once(']')) {
-        let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let is_number = ["E", "R"].iter().any(|letter| inner.strip_prefix(letter).is_some_and(is_digits));
-        let is_address = inner.rsplit_once(':').is_some_and(|(host, port)| {
-            is_digits(port) && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
-        });
-        // That of a Unix socket.
-        let is_path = inner.starts_with("unix:");
-        // An address of IPv6 is in brackets of its own, which end after the port.
-        let rest = match inner.starts_with('[') {
-            true => rest.split_once(']').filter(|(port, _)| port.strip_prefix(':').is_some_and(is_digits)),
-            false => (is_number || is_address || is_path).then_some(("", rest)),
-        };
-        let Some((_, rest)) = rest else { break };
-        text = rest;
-    }
-    text
 }
 
 #[cfg(test)]
@@ -133,7 +115,7 @@ mod tests {
             ("[10.0.0.7:80", "[10.0.0.7:80"),
             ("", ""),
         ] {
-            assert_eq!(without_prefix(text), wanted);
+            assert_eq!(texts::without_brpc_prefix(text), wanted);
         }
     }
 }

@@ -112,12 +112,19 @@ impl Quota {
     pub(crate) const NONE: Self = Self { bytes: usize::MAX, calls: usize::MAX, streams: usize::MAX };
 }
 
-/// Returns the status of a call that is rejected, or fails, since a byte budget is used up. If the protocol carries
-/// details, it contains when to retry.
+/// Returns the status of a call that is rejected since a byte budget is used up. If the protocol carries details, it
+/// contains when to retry.
 #[cold]
 pub(crate) fn exhausted() -> Status {
     const TEXT: &str = "the server's memory budget for this peer is used up; try again later";
     Status::resource_exhausted(TEXT).with_details(try_again_later(TEXT)).with_retry(Retry::Elsewhere)
+}
+
+/// The same for a call whose reply has no room: its handler has run.
+#[cold]
+pub(crate) fn no_room_for_reply() -> Status {
+    const TEXT: &str = "the server's memory budget for this peer has no room for the reply; try again later";
+    Status::resource_exhausted(TEXT).with_details(try_again_later(TEXT)).with_retry(Retry::IfIdempotent)
 }
 
 /// A `google.rpc.Status` with a `google.rpc.RetryInfo` of one second.

@@ -983,7 +983,7 @@ impl ConnectionHandle {
             QuotaLevel::Connection => (Refusal::ConnectionStreams, "one connection"),
         };
         self.incidents.refused(cause, &self.peer);
-        Status::resource_exhausted(format!("reached the limit of {quota} open streams for {whose}"))
+        Status::resource_exhausted(format!("too many open streams: the limit is {quota} for {whose}"))
     }
 
     /// Counts a rejection.

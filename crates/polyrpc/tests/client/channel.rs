@@ -10,6 +10,7 @@ use polyrpc::client::balance::{AttemptOutcome, Candidate, LoadBalancer, PickCont
 use polyrpc::client::{Backoff, Builder, CallOptions, FailMode, Request, Response, RetryBudget, StubMethod};
 use polyrpc::codec::{Raw, Serde};
 use polyrpc::discovery::{Attributes, Discover, Instance, InstanceStream, List};
+use polyrpc::layers::RateLimit;
 use polyrpc::server::{Publisher, ServerHandle};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::transfer::{ByteStream, Streams};
@@ -356,6 +357,61 @@ async fn retries_stay_within_the_budget_if_everything_fails() {
         }
         let tries = tries.load(Ordering::SeqCst);
         assert!((359..=360).contains(&tries), "{mode:?}: {tries} attempts for 300 calls");
+    }
+}
+
+#[tokio::test]
+async fn call_whose_handler_failed_is_retried_only_if_it_is_idempotent() {
+    for protocol in [Protocol::Grpc, Protocol::Http, Protocol::BaiduStd] {
+        for status in
+            [Status::unavailable("the disk is full"), Status::resource_exhausted("the disk is full")]
+        {
+            let (tries, server) = failing(status.clone()).await;
+            let client = builder(protocol, Registry::new([&server])).retries(2).build().unwrap();
+            assert_eq!(echo(&client).await.unwrap_err().code(), status.code(), "{protocol:?}");
+            assert_eq!(tries.load(Ordering::SeqCst), 1, "{protocol:?} {status}");
+            assert_eq!(echo_again(&client).await.unwrap_err().code(), status.code(), "{protocol:?}");
+            assert_eq!(tries.load(Ordering::SeqCst), 1 + 3, "{protocol:?} {status}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn rejection_by_a_layer_is_retried_although_the_call_is_not_idempotent() {
+    for protocol in [Protocol::Grpc, Protocol::Http, Protocol::BaiduStd, Protocol::Rpcx] {
+        let servers = [Prober::default(), Prober::default()];
+        let [full, free] = &servers;
+        let full = serve(full.server().layer(RateLimit::new(0.001, 1))).await;
+        let free = serve(free.server()).await;
+        let client = builder(protocol, Registry::new([&full, &free])).retries(2).build().unwrap();
+        for _ in 0..6 {
+            echo(&client).await.unwrap();
+        }
+        assert_eq!(servers[0].ran(), 1, "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn handler_whose_own_call_was_rejected_is_not_started_again() {
+    for protocol in [Protocol::Grpc, Protocol::Http, Protocol::BaiduStd] {
+        let (_, back) = failing(busy()).await;
+        let next = crate::common::client(Protocol::Rpcx, &back);
+        let tries = Arc::new(AtomicUsize::new(0));
+        let counted = tries.clone();
+        let front = Server::new().function("relay", move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let next = next.clone();
+            async move { next.call::<String>("Probe/Echo", &"hello").await }
+        });
+        let front = serve(front).await;
+        let client = builder(protocol, Registry::new([&front])).retries(2).build().unwrap();
+        let error = soon(client.call::<String>("relay", &())).await.unwrap_err();
+        assert_eq!(error.code(), Code::ResourceExhausted, "{protocol:?}");
+        assert!(
+            error.message().ends_with("a call of the handler failed: request reached rate limit"),
+            "{error}"
+        );
+        assert_eq!(tries.load(Ordering::SeqCst), 1, "{protocol:?}");
     }
 }
 

@@ -72,7 +72,9 @@ pub(super) fn from_http(status: u16) -> Status {
         429 | 502 | 503 | 504 => Code::Unavailable,
         _ => Code::Unknown,
     };
-    texts::received(code, format!("the server answered with HTTP status {status} and no grpc-status"))
+    let text = format!("the server answered with HTTP status {status} and no grpc-status");
+    let retry = texts::retry_of(code, &text);
+    Status::new(code, text).with_retry(retry)
 }
 
 /// Maps the error code of a reset by the peer.
@@ -86,7 +88,7 @@ pub(super) fn from_reset(code: u32) -> Status {
         // CANCEL.
         8 => Status::cancelled("the server reset the stream"),
         // ENHANCE_YOUR_CALM.
-        11 => Status::resource_exhausted("the server sent ENHANCE_YOUR_CALM"),
+        11 => Status::resource_exhausted("the server sent ENHANCE_YOUR_CALM").with_retry(Retry::IfIdempotent),
         // INADEQUATE_SECURITY.
         12 => Status::permission_denied("the connection is not secure enough for the server"),
         _ => Status::internal(format!("the server reset the stream with HTTP/2 error {code}")),

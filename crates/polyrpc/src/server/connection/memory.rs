@@ -68,7 +68,7 @@ impl<S: Session> Connection<'_, S> {
             return self.account.charge(length);
         }
         self.registration.connection.refused(Refusal::Memory);
-        *reply = Reply::failure(memory_budget::exhausted());
+        *reply = Reply::failure(memory_budget::no_room_for_reply());
     }
 }
 

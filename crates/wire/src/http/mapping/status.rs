@@ -52,7 +52,7 @@ pub(crate) fn read(http: u16, number: Option<i32>, text: String) -> Status {
     let status = texts::received(code.unwrap_or_else(|| meaning(http)), text);
     let status = match number {
         // The number may say that the call was not started.
-        Some(number) => match retry_of(number) {
+        Some(number) => match retry_of(number, status.message()) {
             Some(retry) if code.is_some() => status.with_number(number).with_retry(retry),
             _ => status.with_number(number),
         },
@@ -131,7 +131,11 @@ mod tests {
         assert_eq!(write(&too_large), (413, ELIMIT));
         let back = read(413, Some(ELIMIT), String::new());
         assert_eq!((back.code(), back.retry()), (Code::ResourceExhausted, Retry::Never));
-        assert_eq!(read(503, Some(ELIMIT), String::new()).retry(), Retry::Elsewhere);
+        assert_eq!(
+            read(503, Some(ELIMIT), "request reached rate limit".to_owned()).retry(),
+            Retry::Elsewhere
+        );
+        assert_eq!(read(503, Some(ELIMIT), String::new()).retry(), Retry::IfIdempotent);
         assert_eq!(write(&too_large.with_number(54321)).0, 503);
     }
 

@@ -1096,7 +1096,11 @@ impl TimeoutCause {
     fn into_status(self) -> Status {
         match self {
             Self::Late(status) => status,
-            Self::ShuttingDown => Status::unavailable("the server is shutting down"),
+            // A handler of messages may run already: not the text of a call that was not started.
+            Self::ShuttingDown => Status::unavailable(
+                "the server is shutting down and did not wait for the rest of the request",
+            )
+            .with_retry(Retry::IfIdempotent),
         }
     }
 }

@@ -237,7 +237,9 @@ fn incomplete_requests_do_not_delay_a_draining_server() {
         pass(&mut both, 2, 4);
         assert_eq!(both.recorded(), ["cancelled 1"]);
         let last = both.answered().pop();
-        assert_eq!(last.as_deref(), Some("failed 1 unavailable: the server is shutting down"));
+        let text =
+            "failed 1 unavailable: the server is shutting down and did not wait for the rest of the request";
+        assert_eq!(last.as_deref(), Some(text));
         assert!(!both.server.finished(), "the complete call is not answered yet");
         let reply = Reply::message(Format::Protobuf, Bytes::new());
         both.server.reply(both.tickets.swap_remove(0), reply, &mut both.down);
