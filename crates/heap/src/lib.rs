@@ -39,8 +39,8 @@ pub fn trim() {
 }
 
 /// Keeps less free memory for later allocations than usual, in proportion to a memory budget in bytes: at the end of
-/// each arena a sixteenth of it, and at most 64 MiB. Allocations of a 32nd of it have a mapping of their own, which is
-/// returned as soon as they are freed, and which grows without a copy.
+/// each arena a sixteenth of it, and at most 64 MiB. Allocations of a 128th of it have a mapping of their own, which is
+/// returned as soon as they are freed, and which grows without a copy and without holes between others.
 ///
 /// The largest budget of the process counts. From 1 GiB on, glibc's own limits stay. A smaller budget costs a page fault
 /// for every 4 KiB of a large message.
@@ -136,8 +136,7 @@ mod glibc {
         }
     }
 
-    /// Sets what stays free at the end of an arena from now on, and what size has a mapping of its own: half of what
-    /// stays free under load, as glibc chooses it.
+    /// Sets what stays free at the end of an arena from now on, and what size has a mapping of its own.
     #[expect(unsafe_code, reason = "glibc offers it to C only")]
     fn set_thresholds(kept: libc::c_int, kept_under_load: libc::c_int) {
         // SAFETY: `mallopt` takes two numbers and no pointer, and changes no live allocation. Its manual calls it
@@ -145,8 +144,14 @@ mod glibc {
         // lock, whenever glibc adapts them.
         unsafe {
             libc::mallopt(libc::M_TRIM_THRESHOLD, kept);
-            libc::mallopt(libc::M_MMAP_THRESHOLD, kept_under_load / 2);
+            libc::mallopt(libc::M_MMAP_THRESHOLD, own_mapping(kept_under_load));
         }
+    }
+
+    /// Returns the size from which an allocation has a mapping of its own: half of what stays free under load, as glibc
+    /// chooses it, and less with a small budget, of which buffers that grow beside each other would waste a fifth.
+    fn own_mapping(kept_under_load: libc::c_int) -> libc::c_int {
+        if kept_under_load == KEPT_UNDER_LOAD { KEPT_UNDER_LOAD / 2 } else { kept_under_load / 8 }
     }
 }
 
