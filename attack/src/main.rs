@@ -13,6 +13,7 @@
 //! kills and stops its servers; [`networks`] calls over bad networks. A fourth, [`mod@instructions`], makes calls that
 //! are counted.
 
+mod admin_pages;
 mod attacker;
 mod attacks;
 mod clients;

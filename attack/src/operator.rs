@@ -4,17 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
+use crate::admin_pages::{PATIENCE, exchange};
 use crate::measure::{Calls, Record};
 use crate::profile::Profile;
 use crate::report::Row;
 use crate::thresholds::{ADMIN, SHORT_ADMIN};
 
 const PERIOD: Duration = Duration::from_millis(100);
-const PATIENCE: Duration = Duration::from_secs(5);
 const PAGES: [&str; 5] = ["/readyz", "/status", "/connections", "/vars", "/rpcz"];
 const NAME: &str = "admin listener";
 
@@ -33,31 +31,12 @@ pub(crate) async fn watch(address: String, record: Arc<Record>) {
     }
 }
 
-/// Returns the lines of the page of connections for those from these ports of this host.
-pub(crate) async fn connections_from(address: &str, ports: &[u16]) -> std::io::Result<Vec<String>> {
-    let page = timeout(PATIENCE, exchange(address, "/connections")).await??;
-    let page = String::from_utf8_lossy(&page);
-    let is_from =
-        |line: &str, port: &u16| line.split_whitespace().any(|word| word.ends_with(&format!(":{port}")));
-    let lines = page.lines().filter(|line| ports.iter().any(|port| is_from(line, port)));
-    Ok(lines.map(str::to_owned).collect())
-}
-
 async fn get(address: &str, page: &str) -> Result<(), String> {
     let response = exchange(address, page).await.map_err(|error| error.to_string())?;
     match response.starts_with(b"HTTP/1.1 200 ") {
         true => Ok(()),
         false => Err(String::from_utf8_lossy(&response).lines().next().unwrap_or_default().to_owned()),
     }
-}
-
-async fn exchange(address: &str, page: &str) -> std::io::Result<Vec<u8>> {
-    let mut socket = TcpStream::connect(address).await?;
-    let head = format!("GET {page} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    socket.write_all(head.as_bytes()).await?;
-    let mut response = Vec::new();
-    socket.read_to_end(&mut response).await?;
-    Ok(response)
 }
 
 impl Row {

@@ -12,7 +12,7 @@ use super::line::Line;
 use super::{End, Outcome};
 use crate::profile::Profile;
 use crate::victim::Target;
-use crate::{measure, operator};
+use crate::{admin_pages, measure};
 
 /// Context of an attack.
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ impl Siege {
         let open: Vec<_> = waiting.iter().filter_map(|line| line.port()).take(MAX_SHOWN).collect();
         if self.must_end_within().is_some() && !open.is_empty() {
             // What the server says of those that it should have closed.
-            match operator::connections_from(&self.target.admin, &open).await {
+            match admin_pages::connections_from(&self.target.admin, &open).await {
                 Ok(shown) if shown.is_empty() => {
                     outcome.notes.push("the first page of connections shows none of them".to_owned());
                 }
