@@ -165,8 +165,7 @@ impl Line {
             self.read();
         } else if !self.closed {
             self.closed = self.is_closed_by_peer()
-                || established
-                    .is_some_and(|established| !self.port().is_some_and(|port| established.contains(&port)));
+                || established.is_some_and(|established| !established.contains(&self.port()));
         }
         let is_released =
             self.closed || (self.streams > 0 && self.answers.ended + self.answers.resets >= self.streams);
@@ -185,8 +184,8 @@ impl Line {
     }
 
     /// Port of this side.
-    pub(super) fn port(&self) -> Option<u16> {
-        self.socket.local_addr().ok().map(|address| address.port())
+    pub(super) fn port(&self) -> u16 {
+        self.socket.local_addr().map(|address| address.port()).unwrap_or_default()
     }
 
     pub(super) fn is_not_reading(&self) -> bool {

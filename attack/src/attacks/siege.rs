@@ -124,9 +124,9 @@ impl Siege {
             tokio::time::sleep(LOOK).await;
         }
         outcome.open = waiting.len();
-        let open: Vec<_> = waiting.iter().filter_map(|line| line.port()).take(MAX_SHOWN).collect();
+        let open: Vec<_> = waiting.iter().map(|line| line.port()).take(MAX_SHOWN).collect();
         if self.must_end_within().is_some() && !open.is_empty() {
-            // What the server says of those that it should have closed.
+            // The server lists connections with their state: it may show why these are still open.
             match admin_pages::connections_from(&self.target.admin, &open).await {
                 Ok(shown) if shown.is_empty() => {
                     outcome.notes.push("the first page of connections shows none of them".to_owned());
