@@ -190,18 +190,15 @@ fn take<T: 'static>(slot: &mut dyn Any) -> Option<T> {
 /// Returns the status of a handler whose own call has failed. Its server may not have been started, but this handler was: the
 /// caller must not take the text for a rejection of its call.
 #[cold]
-fn downstream_failure(status: Status) -> Status {
-    let status = match texts::is_rejection(status.message()) {
-        true => {
-            let text = format!("a call of the handler failed: {}", status.message());
-            status.with_message(text)
-        }
-        false => status,
-    };
-    match status.retry() {
-        Retry::Elsewhere => status.with_retry(Retry::IfIdempotent),
-        _ => status,
+fn downstream_failure(mut status: Status) -> Status {
+    if texts::is_rejection(status.message()) {
+        let text = format!("a call of the handler failed: {}", status.message());
+        status = status.with_message(text);
     }
+    if status.retry() == Retry::Elsewhere {
+        status = status.with_retry(Retry::IfIdempotent);
+    }
+    status
 }
 
 /// Returns the status for a text that the author of the handler wrote for the caller.
@@ -231,7 +228,7 @@ fn within_anyhow(_: &mut dyn Any) -> Option<Status> {
 #[cold]
 fn hidden(error: BoxError) -> Status {
     match error.downcast::<Error>() {
-        Ok(error) => error.into_status(),
+        Ok(error) => downstream_failure(error.into_status()),
         Err(error) => Status::hiding(error),
     }
 }
@@ -296,6 +293,17 @@ mod tests {
             code_and_text(anyhow::Error::from(Status::not_found("x")).context("while looking")),
             found
         );
+    }
+
+    #[test]
+    fn failure_of_a_handlers_own_call_is_not_that_of_its_caller() {
+        let error = || Error::new(Code::ResourceExhausted, "request reached rate limit");
+        let boxed: BoxError = error().into();
+        for failure in [Failure::from(error()), Failure::from(boxed)] {
+            let status = Error::from(failure).into_status();
+            assert_eq!(status.message(), "a call of the handler failed: request reached rate limit");
+            assert_eq!((status.code(), status.retry()), (Code::ResourceExhausted, Retry::IfIdempotent));
+        }
     }
 
     #[test]
