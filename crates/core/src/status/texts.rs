@@ -35,8 +35,15 @@ pub fn read(text: String, table: &[(Text, Code)]) -> Status {
 /// Returns a failure that the peer sent as one of gRPC's codes and a text.
 #[cold]
 pub fn received(code: Code, text: String) -> Status {
+    failure(code, text).into_remote()
+}
+
+/// Returns the failure of a call that its peer, or a proxy before it, has failed with one of gRPC's codes, with this text of
+/// ours.
+#[cold]
+pub fn failure(code: Code, text: String) -> Status {
     let retry = retry_of(code, &text);
-    Status::new(code, text).with_retry(retry).into_remote()
+    Status::new(code, text).with_retry(retry)
 }
 
 /// Returns whether a call may be retried that failed at its peer with one of gRPC's codes and a text.
@@ -44,7 +51,7 @@ pub fn received(code: Code, text: String) -> Status {
 /// UNAVAILABLE and RESOURCE_EXHAUSTED do not say whether a handler was started (gRPC `doc/statuscodes.md`: it is not always
 /// safe to retry). Such a call is retried only if it is idempotent, unless the text is that of a rejection.
 #[cold]
-pub fn retry_of(code: Code, text: &str) -> Retry {
+fn retry_of(code: Code, text: &str) -> Retry {
     match code {
         Code::Unavailable | Code::ResourceExhausted if text.starts_with(TOO_LARGE) => Retry::Never,
         Code::Unavailable | Code::ResourceExhausted if is_rejection(text) => Retry::Elsewhere,

@@ -451,6 +451,6 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 
 const BREATH: Duration = Duration::from_millis(50);
 
-/// What the kernel adds to `write_timeout` before it ends a connection: the server, which says so to the peer and counts it,
-/// comes first if it notices.
+/// Time that the kernel adds to `write_timeout` before it ends a connection. The server ends it earlier if output waits
+/// there: it tells the peer the reason.
 const KERNEL_MARGIN: Duration = Duration::from_secs(2);

@@ -72,9 +72,7 @@ pub(super) fn from_http(status: u16) -> Status {
         429 | 502 | 503 | 504 => Code::Unavailable,
         _ => Code::Unknown,
     };
-    let text = format!("the server answered with HTTP status {status} and no grpc-status");
-    let retry = texts::retry_of(code, &text);
-    Status::new(code, text).with_retry(retry)
+    texts::failure(code, format!("the server answered with HTTP status {status} and no grpc-status"))
 }
 
 /// Maps the error code of a reset by the peer.

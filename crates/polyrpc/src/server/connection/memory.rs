@@ -22,7 +22,7 @@ impl<S: Session> Connection<'_, S> {
         self.account.report_output(self.sent(), self.unwritten(), unsent);
         let within = self.session.buffered() + unsent;
         let held = self.inbox.buffered_bytes() + self.stream.buffered_bytes() + self.out.len() + within;
-        // What calls and streams keep are mostly slices of the pinned buffers: each byte counts once.
+        // Calls and streams mostly keep slices of the pinned buffers. Each byte counts once.
         let held = held + self.inbox.pinned_bytes().saturating_sub(self.account.kept());
         self.account.report_held(held);
         if self.account.exceeds_quota() {

@@ -111,10 +111,8 @@ pub(crate) fn from_http(http: u16) -> Code {
 /// Returns the failure of a response with this HTTP status and no failure in its body.
 #[cold]
 pub(crate) fn bare(http: u16) -> Status {
-    let code = from_http(http);
     let text = format!("the server answered with HTTP status {http} and no error of Connect");
-    let retry = texts::retry_of(code, &text);
-    Status::new(code, text).with_retry(retry).with_fault(Fault::Peer)
+    texts::failure(from_http(http), text).with_fault(Fault::Peer)
 }
 
 /// Prefix of a type's name in its URL.

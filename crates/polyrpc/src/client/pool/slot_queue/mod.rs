@@ -31,7 +31,7 @@ struct QueueState<S> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ticket(u64);
 
-/// What the queue grants to a waiting call.
+/// Permission that the queue grants to a waiting call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Grant<S> {
     Slot(S),
