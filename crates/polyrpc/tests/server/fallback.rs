@@ -435,8 +435,9 @@ async fn response_that_the_protocol_cannot_carry_is_an_error() {
         };
         if protocol == Protocol::Grpc {
             let mut call = client.open_raw("Nobody/Home", CallOptions::default(), Format::Raw).await.unwrap();
-            call.send("x").await.unwrap();
-            call.finish_sending().await.unwrap();
+            // The server responds without waiting for messages: the call may have ended already.
+            let _ = call.send("x").await;
+            let _ = call.finish_sending().await;
             assert_eq!(call.next().await.unwrap().unwrap().bytes, "a");
             assert_eq!(call.next().await.unwrap().unwrap().bytes, "b");
             assert!(call.next().await.unwrap().is_none());
