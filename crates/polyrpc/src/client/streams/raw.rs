@@ -218,7 +218,7 @@ impl RawReceiver {
 
 #[cold]
 fn call_ended(_: CallEnded) -> Error {
-    Status::cancelled("the call has ended").into()
+    Status::cancelled("the call has ended; its receiving half returns the reason").into()
 }
 
 #[cold]
