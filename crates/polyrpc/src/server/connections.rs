@@ -96,10 +96,20 @@ struct RegistryState {
     /// The server is about to shut down.
     retires: bool,
     eviction: Eviction,
+    /// Evicted connections that have not been woken yet, to close.
+    evicted: VecDeque<Arc<ConnectionHandle>>,
     /// For how many ticks the memory budget has been nearly used up.
     pressed: u32,
     /// For how many ticks it has been used up.
     exhausted: u32,
+}
+
+impl RegistryState {
+    /// Lets some of the evicted connections close.
+    fn wake_evicted(&mut self, most: usize) {
+        let most = most.min(self.evicted.len());
+        self.evicted.drain(..most).for_each(|connection| connection.waker.wake());
+    }
 }
 
 /// State of the eviction of connections.
@@ -344,6 +354,7 @@ impl ConnectionRegistry {
             self.evict_idle(&mut entries);
         }
         if entries.open.len() >= limit {
+            entries.wake_evicted(WOKEN_PER_CONNECTION);
             self.incidents.refused(Refusal::Connections, &peer);
             return None;
         }
@@ -355,7 +366,9 @@ impl ConnectionRegistry {
         }
         let record = || Arc::new(PeerRecord::new(self.pool.usage_of_peer(key.address())));
         let record = entries.peers.entry(key).or_insert_with(record).clone();
-        if key != PeerKey::Local && !self.has_room_for_peer(&entries, &record) {
+        let has_room = key == PeerKey::Local || self.has_room_for_peer(&mut entries, &record);
+        entries.wake_evicted(WOKEN_PER_CONNECTION);
+        if !has_room {
             self.incidents.refused(Refusal::PeerConnections, &peer);
             return None;
         }
@@ -409,6 +422,7 @@ impl ConnectionRegistry {
         if entries.eviction.closing.load(Ordering::Relaxed) == 0 {
             self.evict_idle(&mut entries);
         }
+        entries.wake_evicted(WOKEN_TOGETHER);
     }
 
     /// Sends every connection a command.
@@ -539,7 +553,9 @@ impl ConnectionRegistry {
     /// microseconds: woken at once, they would delay every other connection by more than 100 ms.
     async fn wake_due(&self, now: u32, phase_timeouts: &PhaseTimeouts) {
         let due: Vec<_> = {
-            let entries = self.lock();
+            let mut entries = self.lock();
+            // They are among those that are due.
+            entries.evicted.clear();
             let open = entries.open.iter().map(|(_, entry)| entry);
             open.filter(|entry| entry.is_due(now, phase_timeouts)).cloned().collect()
         };
@@ -654,7 +670,7 @@ impl ConnectionRegistry {
     }
 
     /// Evicts connections of a peer address that is close to its limit. Returns whether it may open one more.
-    fn has_room_for_peer(&self, entries: &RegistryState, record: &Arc<PeerRecord>) -> bool {
+    fn has_room_for_peer(&self, entries: &mut RegistryState, record: &Arc<PeerRecord>) -> bool {
         let (limit, now) = (self.limits.connections_per_peer, self.tick());
         if record.eviction.is_due(record.pool.connections(), limit, now) {
             let wanted = (limit / 16).max(1);
@@ -674,9 +690,12 @@ impl ConnectionRegistry {
 
     /// Evicts up to `room` of the connections that are `meant`: those of the most dispensable class. Returns their
     /// number.
+    ///
+    /// They are woken gradually: closing one takes tens of microseconds, and hundreds at once would delay every other
+    /// connection.
     fn evict(
         &self,
-        entries: &RegistryState,
+        entries: &mut RegistryState,
         room: usize,
         meant: impl Fn(&ConnectionHandle) -> bool,
     ) -> usize {
@@ -702,8 +721,10 @@ impl ConnectionRegistry {
             }),
         }
         chosen.truncate(room);
-        chosen.iter().for_each(|(_, entry)| entry.close(Closing::MadeRoom));
-        chosen.len()
+        let before = entries.evicted.len();
+        entries.evicted.extend(chosen.into_iter().map(|(_, entry)| entry.clone()));
+        entries.evicted.range(before..).for_each(|entry| entry.will_close(Closing::MadeRoom));
+        entries.evicted.len() - before
     }
 
     /// Returns what a connection does, and the tick since which it does.
@@ -778,6 +799,9 @@ pub const MAX_REMEMBERED_PEERS: usize = 65_536;
 const CONNECTION: usize = 16 << 10;
 /// Number of connections that are woken before others are polled: together they take about a millisecond.
 const WOKEN_TOGETHER: usize = 32;
+/// Number of evicted connections that close for a new one: more than one, so that there is room again before the limit
+/// is reached.
+const WOKEN_PER_CONNECTION: usize = 2;
 
 /// How long a closing connection waits for the peer to close, in ticks: 2 s.
 const CLOSING: u32 = 8;
@@ -1025,6 +1049,12 @@ impl ConnectionHandle {
         }
     }
 
+    /// As [`close`](Self::close), when it is woken next: by its events, by the queue of the evicted, or at a tick.
+    fn will_close(&self, cause: Closing) {
+        self.closed(cause);
+        self.command.fetch_max(ConnectionCommand::Close as u8, Ordering::AcqRel);
+    }
+
     /// Counts the reason for which it is closed.
     #[cold]
     pub(super) fn closed(&self, cause: Closing) {
@@ -1101,9 +1131,11 @@ impl ConnectionHandle {
         }
     }
 
-    /// Whether one of its timeouts, or its session, is due.
+    /// Whether one of its timeouts, its session, or its end is due.
     fn needs_waking(&self, now: u32) -> bool {
-        now >= self.alarm.load(Ordering::Relaxed) || self.wants_ticks.load(Ordering::Relaxed)
+        now >= self.alarm.load(Ordering::Relaxed)
+            || self.wants_ticks.load(Ordering::Relaxed)
+            || self.command() == ConnectionCommand::Close
     }
 
     /// Returns the cause for closing it if it has been in its phase for too long.
@@ -1121,7 +1153,8 @@ impl ConnectionHandle {
     }
 
     pub(super) fn send_command(&self, order: ConnectionCommand) {
-        if self.command.fetch_max(order as u8, Ordering::AcqRel) < order as u8 {
+        // Also if it has the command already: an evicted connection may not have been woken yet.
+        if self.command.fetch_max(order as u8, Ordering::AcqRel) <= order as u8 {
             self.waker.wake();
         }
     }
@@ -1346,6 +1379,44 @@ impl Drop for ConnectionGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct WakeCounter(AtomicUsize);
+
+    impl Wake for WakeCounter {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn evicted_connections_are_woken_a_few_at_a_time() {
+        let limits = Arc::new(Limits { connections: 1_600, ..Limits::default() });
+        let (hooks, incidents) = Default::default();
+        let registry = Arc::new(ConnectionRegistry::new(hooks, limits.clone(), incidents, Vec::new(), None));
+        let wakes = Arc::<WakeCounter>::default();
+        let open = || {
+            let registration = registry.try_register(Peer::InProcess).expect("there is room");
+            registration.connection.set_waker(&wakes.clone().into());
+            registration
+        };
+        let woken = || wakes.0.load(Ordering::Relaxed);
+        let mut connections: Vec<_> = (0..1_500).map(|_| open()).collect();
+        assert_eq!(woken(), 0);
+
+        // A sixteenth of them is evicted.
+        connections.push(open());
+        let evicted =
+            connections.iter().filter(|open| open.connection.command() == ConnectionCommand::Close).count();
+        assert_eq!((evicted, woken()), (100, WOKEN_PER_CONNECTION));
+        connections.push(open());
+        assert_eq!(woken(), 2 * WOKEN_PER_CONNECTION);
+
+        // No new connection comes.
+        registry.wake_due(1, &PhaseTimeouts::new(&limits)).await;
+        assert_eq!(woken(), evicted);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn reports_of_a_server_are_withdrawn_at_the_end_of_its_watch() {
