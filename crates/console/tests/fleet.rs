@@ -71,6 +71,19 @@ fn data(admin: &AdminHandle) -> Value {
     page(admin, "/fleet?format=json").json()["data"].clone()
 }
 
+/// Waits until the page has what is expected; returns it as it was then.
+async fn eventually(admin: &AdminHandle, is: impl Fn(&Value) -> bool) -> Value {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let known = data(admin);
+        if is(&known) {
+            return known;
+        }
+        assert!(Instant::now() < end, "{known:#}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 fn row(data: &Value, address: &str) -> Value {
     let rows = data["servers"].as_array().unwrap();
     rows.iter().find(|row| row["address"] == address).cloned().unwrap_or_default()
@@ -110,13 +123,12 @@ async fn servers_of_a_registry_are_on_one_page() {
     let servers = [&first, &second, &third].map(|server| server.address().to_string());
     let calls: Vec<_> = servers.iter().cloned().map(|address| tokio::spawn(call(address))).collect();
 
-    until(|| {
-        let data = data(&admin);
-        row(&data, &silent)["state"] == "unreachable" && row(&data, &servers[2])["outlier"].is_string()
+    let known = eventually(&admin, |known| {
+        known["reachable"] == 4
+            && row(known, &silent)["state"] == "unreachable"
+            && row(known, &servers[2])["outlier"].is_string()
     })
     .await;
-    let known = data(&admin);
-    assert_eq!(known["reachable"], 4, "{known}");
     for (address, why) in [(&silent, "no answer within 3 s"), (&endless, "too long"), (&gone, "refused")] {
         let failure = row(&known, address)["failure"].clone();
         assert!(failure.as_str().is_some_and(|text| text.contains(why)), "{address}: {failure}");
@@ -172,9 +184,7 @@ async fn drain(admin: &AdminHandle, registry: &InProcess, servers: &[String; 3],
         assert!(is_inactive());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let known = data(admin);
-    let skews = known["skews"].as_array().unwrap();
-    assert!(skews.iter().any(|skew| skew[0] == "drain"), "{known}");
+    eventually(admin, |known| known["skews"].as_array().unwrap().iter().any(|skew| skew[0] == "drain")).await;
     assert_eq!(post(admin, &bearer, &format!("serve={}", servers[0])).status, 303);
     until(|| row(&data(admin), &servers[0])["state"] == "ready").await;
     assert_eq!(post(admin, &bearer, &format!("drain={brpc}")).status, 303);
@@ -213,14 +223,12 @@ async fn page_shows_the_graph_of_calls() {
         let links = data["calls"]["links"].as_array().cloned().unwrap_or_default();
         links.into_iter().find(|link| link["caller"] == *caller && link["callee"] == *callee)
     };
-    until(|| {
-        let data = data(&admin);
+    let known = eventually(&admin, |known| {
         [&callee, &outside.address().to_string()]
             .iter()
-            .all(|callee| link(&data, callee).is_some_and(|link| link["per_second"].as_f64() > Some(0.0)))
+            .all(|callee| link(known, callee).is_some_and(|link| link["per_second"].as_f64() > Some(0.0)))
     })
     .await;
-    let known = data(&admin);
     let (inner, outer) =
         (link(&known, &callee).unwrap(), link(&known, &outside.address().to_string()).unwrap());
     assert_eq!(

@@ -16,7 +16,7 @@ struct Follower(BufReader<TcpStream>);
 impl Follower {
     fn ask(admin: &AdminHandle, target: &str) -> Self {
         let mut stream = TcpStream::connect(admin.address().to_string()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let request =
             format!("GET /console/live?path={target} HTTP/1.1\r\nHost: {}\r\n\r\n", admin.address());
         stream.write_all(request.as_bytes()).unwrap();

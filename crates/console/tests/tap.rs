@@ -22,7 +22,7 @@ impl Lines {
     /// Sends a request, and reads until the first line of the body.
     fn open(admin: &AdminHandle, target: &str) -> Self {
         let mut stream = TcpStream::connect(admin.address().to_string()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let request = format!("GET {target} HTTP/1.0\r\nHost: {}\r\n\r\n", admin.address());
         stream.write_all(request.as_bytes()).unwrap();
         let mut lines = Self(BufReader::new(stream));
@@ -117,13 +117,18 @@ async fn rate_and_taps_are_bounded() {
     let _alone = ALONE.lock().await;
     let (console, server) = observed(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
-    let mut lines = Lines::open(&admin, "/tap?seconds=1&rate=5&side=server&method=add");
+    let mut quiet = Lines::open(&admin, "/tap?seconds=1&side=server&method=fail");
+    quiet.next();
+    assert_eq!(quiet.next(), "# 0 calls, 0 more were dropped", "it ends by itself");
+    let mut lines = Lines::open(&admin, "/tap?seconds=60&count=15&rate=5&side=server&method=add");
     lines.next();
     let rpcx = client(&server, "rpcx");
-    let end = Instant::now() + Duration::from_millis(900);
-    while Instant::now() < end {
-        let _: i64 = rpcx.call("add", &(1, 2)).await.unwrap();
-    }
+    let began = Instant::now();
+    let calls = tokio::spawn(async move {
+        loop {
+            let _: i64 = rpcx.call("add", &(1, 2)).await.unwrap();
+        }
+    });
     let mut shown = 0;
     let tail = loop {
         match lines.next() {
@@ -131,8 +136,10 @@ async fn rate_and_taps_are_bounded() {
             _ => shown += 1,
         }
     };
-    // The time of a tap may be part of two seconds.
-    assert!((5..=10).contains(&shown), "{shown}");
+    calls.abort();
+    // They are of three seconds at least, of which the second is a whole one.
+    assert_eq!(shown, 15);
+    assert!(began.elapsed() >= Duration::from_millis(900), "{:?}", began.elapsed());
     assert!(!tail.contains(" 0 more"), "{tail}");
     for (target, status) in [
         ("/tap?seconds=0", 400),

@@ -61,7 +61,7 @@ impl Authority {
         };
         let connection = ClientConnection::new(Arc::new(config), ServerName::try_from("localhost").unwrap());
         let stream = TcpStream::connect(admin.address().to_string()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         exchange(StreamOwned::new(connection.unwrap(), stream), request)
     }
 }

@@ -72,7 +72,7 @@ for (const colorScheme of ["light", "dark"]) {
   const rises = await page.waitForFunction(
     (before) => Number([...document.querySelectorAll("#live tr")].find((row) => row.textContent.includes("tick"))?.cells[2].textContent) > before,
     before,
-    { timeout: 10000 },
+    { timeout: 60000 },
   ).then(() => true, () => false);
   check("counts rise without a reload", rises ? errors : [`still ${before}`, ...errors]);
 
@@ -115,13 +115,13 @@ for (const colorScheme of ["light", "dark"]) {
   const author = await page.locator("tr", { hasText: "ann from" }).count();
   check("a setting is changed by the keyboard", shown.includes("7 (default:5)") && author > 0 ? errors : [shown, ...errors]);
   await page.goto(url + "/tap?method=tick");
-  const seen = await page.locator("#live tbody tr", { hasText: "tick" }).first().waitFor({ timeout: 10000 }).then(() => true, () => false);
+  const seen = await page.locator("#live tbody tr", { hasText: "tick" }).first().waitFor({ timeout: 60000 }).then(() => true, () => false);
   check("calls are shown live", seen ? errors : ["none", ...errors]);
 
   await page.goto(url + "/fleet");
-  const ready = await page.locator("#live tbody tr", { hasText: "ready" }).first().waitFor({ timeout: 15000 }).then(() => true, () => false);
+  const ready = await page.locator("#live tbody tr", { hasText: "ready" }).first().waitFor({ timeout: 60000 }).then(() => true, () => false);
   await page.locator("button[name=drain]").first().click();
-  const drained = await page.locator("#live tbody tr", { hasText: "not ready" }).first().waitFor({ timeout: 15000 }).then(() => true, () => false);
+  const drained = await page.locator("#live tbody tr", { hasText: "not ready" }).first().waitFor({ timeout: 60000 }).then(() => true, () => false);
   await page.locator("button[name=serve]").first().click();
   check("a server is drained from the page of its registry", ready && drained ? errors : [`ready ${ready}, drained ${drained}`, ...errors]);
 

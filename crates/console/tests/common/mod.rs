@@ -52,7 +52,7 @@ pub(crate) fn exchange(mut stream: impl Read + Write, request: &str) -> Answer {
 /// Sends a request with these further fields to an address.
 pub(crate) fn send(address: &Address, method: &str, target: &str, fields: &str, body: &str) -> Answer {
     let stream = TcpStream::connect(address.to_string()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let host = if fields.contains("Host:") { String::new() } else { format!("Host: {address}\r\n") };
     let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
     exchange(
@@ -73,7 +73,7 @@ pub(crate) fn page(admin: &AdminHandle, target: &str) -> Answer {
 
 /// Waits for a condition.
 pub(crate) async fn until(condition: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(60);
     while !condition() {
         assert!(Instant::now() < end, "it does not happen");
         tokio::time::sleep(Duration::from_millis(10)).await;

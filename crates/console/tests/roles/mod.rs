@@ -146,7 +146,7 @@ const TABLE: [Row; 63] = [
 /// Returns the status of an answer. It is all that is read: some answers have no end.
 fn status(address: &Address, (method, target, body, _): &Row, token: Option<&str>) -> u16 {
     let mut stream = TcpStream::connect(address.to_string()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let token = token.map_or_else(String::new, bearer);
     let length = body.len();
     write!(

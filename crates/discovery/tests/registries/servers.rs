@@ -141,7 +141,8 @@ async fn instances_reappear_soon_after_the_registry_lost_its_data() {
         registry.begin().await;
         let back = Instant::now();
         until(&mut sets, &lines(&["tcp@h:1 weight=3"])).await;
-        assert!(back.elapsed() < Duration::from_secs(5), "{kind:?}: {:?}", back.elapsed());
+        // Twice the time that it may take on an idle machine.
+        assert!(back.elapsed() < Duration::from_secs(10), "{kind:?}: {:?}", back.elapsed());
         publishing.abort();
     }
 }

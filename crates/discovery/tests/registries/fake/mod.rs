@@ -5,8 +5,8 @@
 
 use std::future::Future;
 use std::io::Write;
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::process::{self, Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -232,9 +232,17 @@ pub fn entry(service: &str, instance: &str, attributes: &str) -> Advertisement {
     Advertisement::new(service, instance, Duration::from_secs(20))
 }
 
-/// An unused port.
+/// An unused port, for a program that binds it later, perhaps several times: not one of those that the system meanwhile
+/// gives to listeners and connections of others, which are 32768 and more.
 pub fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = process::id().wrapping_mul(61).wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed));
+        let port = 20_000 + (number % 12_000) as u16;
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// An installed program, killed when dropped; `None`, with a message, if it is not installed.
