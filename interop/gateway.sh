@@ -129,7 +129,7 @@ TOML
 # curl_echo ADDR [FIELD…]: calls with JSON, and the field of HTTP if there is one.
 curl_echo() {
     local url=http://$1/example.EchoService/Echo field="${*:2}" got failed=0
-    local json=(-sS --max-time 10 -H "content-type: application/json" -H "${field:-accept: application/json}")
+    local json=(-sS --max-time 60 -H "content-type: application/json" -H "${field:-accept: application/json}")
     got=$(curl "${json[@]}" -d '{"text":"héllo","copies":2}' "$url" 2>&1)
     if same_json "$got" '{"texts":["héllo","héllo"]}'; then
         echo "ok   echo"

@@ -265,6 +265,16 @@ def normalized(text, at):
     return (text[:220] + "…") if len(text) > 220 else text
 
 
+def row(name, commands, at, recorded):
+    """Makes a mistake, again if its row differs from the recorded one: on a busy machine a probe or a connection may be late."""
+    for _ in range(5):
+        made = (name, *(run_command(program, arguments, at) for program, arguments in commands))
+        cells = lines(table([made]))[-1][1]
+        if name not in recorded or difference(cells, recorded[name]) is None:
+            break
+    return made
+
+
 def table(rows):
     lines = ["| mistake | polyrpc | grpcurl | ghz | curl |", "|---|---|---|---|---|"]
     for name, *cells in rows:
@@ -294,11 +304,10 @@ def main():
         at = {name: address for name, (_, address) in servers.items()}
         at["unused"] = f"127.0.0.1:{unused.getsockname()[1]}"
         at["silent"] = f"127.0.0.1:{silent.getsockname()[1]}"
-        rows = []
+        programs = ([polyrpc], [grpcurl], [ghz], curl)
+        recorded = {} if sys.argv[4:] else dict(lines(TABLE.read_text()))
         try:
-            for name, *arguments in mistakes(at):
-                commands = zip(([polyrpc], [grpcurl], [ghz], curl), arguments)
-                rows.append((name, *(run_command(program, each, at) for program, each in commands)))
+            rows = [row(name, list(zip(programs, arguments)), at, recorded) for name, *arguments in mistakes(at)]
         finally:
             for server, _ in servers.values():
                 server.kill()

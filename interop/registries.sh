@@ -3,9 +3,9 @@
 # shellcheck shell=bash disable=SC2154
 # (`run` sets the variables used here.)
 
-# How long a dead server may remain listed: the longest TTL, and the registry's delay.
+# How long a dead server may remain listed: the longest TTL, the registry's delay, and that of a busy machine.
 # A Consul session lasts at least 10 s, and expires up to that much later. r-nacos takes up to 40 s.
-declare -A registry_patience=([etcd]=20 [redis]=20 [zookeeper]=20 [consul]=30 [nacos]=60)
+declare -A registry_patience=([etcd]=60 [redis]=60 [zookeeper]=60 [consul]=60 [nacos]=120)
 
 through_registries() {
     if ! build_registry_peers; then
@@ -186,19 +186,27 @@ serves() {
     return 1
 }
 
-# free_port [APART]: an unused port, also unused at APART above it.
+# free_port [APART]: an unused port, also unused at APART above it. It is none of those that the system gives to connections and
+# to whoever asks for any port: another program would get it before the server listens.
 free_port() {
     python3 -c '
-import socket, sys
+import random, socket, sys
+try:
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as ephemeral:
+        end = int(ephemeral.read().split()[0])
+except OSError:
+    end = 32768
+apart = int(sys.argv[1]) if len(sys.argv) > 1 else 0
 while True:
+    port = random.randrange(10000, max(end, 20000) - apart)
     with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
         try:
-            other.bind(("127.0.0.1", port + int(sys.argv[1]) if len(sys.argv) > 1 else 0))
-        except (OSError, OverflowError):
+            one.bind(("127.0.0.1", port))
+            if apart:
+                other.bind(("127.0.0.1", port + apart))
+        except OSError:
             continue
-        print(port)
-        break
+    print(port)
+    break
 ' "$@"
 }

@@ -21,7 +21,7 @@ async fn main() -> Result<()> {
 
     // A call with metadata and a timeout, whose reply has metadata too.
     let request =
-        Request::new(Args { a: 56, b: 8 }).with_timeout(Duration::from_secs(1)).with_metadata("trace", "42");
+        Request::new(Args { a: 56, b: 8 }).with_timeout(Duration::from_secs(10)).with_metadata("trace", "42");
     let response = arith.div_with(request).await?;
     println!("56 / 8 = {}", response.message.c);
 

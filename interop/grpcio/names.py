@@ -21,7 +21,7 @@ from grpc_reflection.v1alpha import reflection
 FAILURE = "failed as asked"
 
 # Seconds for a call.
-LIMIT = 10
+LIMIT = 60
 
 
 def answer(name, response):

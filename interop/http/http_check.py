@@ -20,7 +20,7 @@ import subprocess
 import sys
 import urllib.parse
 
-LIMIT = 5.0
+LIMIT = 60.0
 TOKEN = "bearer tGzv3JOkF0XG5Qx2TlKWIA"
 ECHO = "/example.EchoService/Echo"
 

@@ -45,7 +45,7 @@ def main():
     ap.add_argument('--match', default='', help='regular expression on the case name')
     ap.add_argument('--dir', nargs='+', default=replay.DIRS)
     ap.add_argument('--with', dest='feat', default='', help='features of the server: ' + ','.join(replay.FEATURES) + ' or all')
-    ap.add_argument('--timeout', type=float, default=3.0)
+    ap.add_argument('--timeout', type=float, default=60.0, help='of a case, in seconds; what is right ends long before')
     ap.add_argument('--connect-pause', type=float, default=0, help='seconds between connect and the first byte (the '
                     'rest_rpc v0.01 peer loses a request that comes at once)')
     ap.add_argument('--split', type=int, default=0, help='send in pieces of this many bytes, 1 ms apart')

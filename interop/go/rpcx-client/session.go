@@ -18,7 +18,7 @@ import (
 )
 
 // callLimit is the timeout of a call.
-const callLimit = 5 * time.Second
+const callLimit = 30 * time.Second
 
 // secured is the TLS configuration of connections; nil: no TLS.
 var secured *tls.Config
@@ -64,6 +64,8 @@ func (o *observer) ClientAfterDecode(frame *protocol.Message) error {
 func options(serialize protocol.SerializeType) client.Option {
 	option := client.DefaultOption
 	option.SerializeType = serialize
+	// The default of a second is short for a handshake on a busy machine.
+	option.ConnectTimeout = callLimit
 	option.TLSConfig = secured
 	option.Block = udp.Block()
 	return option

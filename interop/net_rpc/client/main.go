@@ -33,7 +33,7 @@ var dialers = []struct {
 }
 
 // caseLimit is far above the duration of any case with a responsive server.
-const caseLimit = 20 * time.Second
+const caseLimit = 120 * time.Second
 
 // row is one line of the results.
 type row struct {

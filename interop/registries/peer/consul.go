@@ -26,5 +26,5 @@ var consul = registry{
 		return client.NewConsulDiscovery(basePath, service, []string{registryAddr}, nil)
 	},
 	// A session expires one to two TTLs after its last renewal.
-	memory: 30 * time.Second,
+	memory: 60 * time.Second,
 }

@@ -36,10 +36,11 @@ const (
 	basePath = "/rpcx_test"
 	// metadata is the metadata of both sides' servers.
 	metadata = "group=test&weight=5"
-	// refresh is the interval of renewals. rpcx's entries expire, if at all, after twice that.
-	refresh = time.Second
+	// refresh is the interval of renewals. rpcx's entries expire, if at all, after twice that, which a busy machine must not
+	// exceed.
+	refresh = 3 * time.Second
 	// patience exceeds the time to be discovered, and to expire in most registries: ZooKeeper's sessions last 10 s.
-	patience = 20 * time.Second
+	patience = 60 * time.Second
 )
 
 // registry is the setup of rpcx's own plugins.
@@ -92,7 +93,12 @@ func (Arith) Mul(_ context.Context, args *Args, reply *Reply) error {
 }
 
 func serve(known registry, registryAddr string) {
-	addr := freeAddress()
+	// The plugins need the address before the server runs, and nobody else may take it until then.
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	addr := listener.Addr().String()
 	plugin, err := known.register(registryAddr, "tcp@"+addr)
 	if err != nil {
 		log.Fatal(err)
@@ -102,26 +108,10 @@ func serve(known registry, registryAddr string) {
 	if err := s.RegisterName("Arith", Arith{}, metadata); err != nil {
 		log.Fatal(err)
 	}
+	server.RegisterMakeListener("tcp", func(*server.Server, string) (net.Listener, error) { return listener, nil })
 	go func() { log.Fatal(s.Serve("tcp", addr)) }()
-	for {
-		if conn, err := net.Dial("tcp", addr); err == nil {
-			_ = conn.Close()
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
 	fmt.Println("listening", addr)
 	_, _ = io.Copy(io.Discard, os.Stdin)
-}
-
-// freeAddress returns an unused address. The plugins need it before the server.
-func freeAddress() string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
 
 // newMetrics makes the plugins report calls and connections, as for rpcx's dashboard.

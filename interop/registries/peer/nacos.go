@@ -36,7 +36,7 @@ var registries = map[string]registry{"nacos": {
 	},
 	// Nacos honours the TTL of an entry, and removes ours within 10 s; r-nacos uses its own timeouts
 	// for entries kept by HTTP, and takes up to 40 s.
-	memory: 60 * time.Second,
+	memory: 120 * time.Second,
 }}
 
 func newNaming(registryAddr string) (naming_client.INamingClient, error) {

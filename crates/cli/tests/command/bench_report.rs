@@ -69,7 +69,8 @@ fn two_servers_are_compared_in_interleaved_rounds() {
     let file = |name: &str| dir.path().join(name).display().to_string();
     let [json, html, csv] = ["ab.json", "ab.html", "ab.csv"].map(file);
     let (a, b) = (fast.url("rpcx"), slow.url("rpcx"));
-    let load = ["add", "[1,2]", "--rounds", "6", "--duration", "150ms", "--warmup", "20ms"];
+    // On a busy machine a window of a short time might have no call, or too few for a median.
+    let load = ["add", "[1,2]", "--rounds", "6", "-n", "60", "--warmup", "20ms"];
     let outputs = ["--json", &json, "--html", &html, "--csv", &csv];
     let ran = polyrpc(["bench", "ab", &a, &b].iter().chain(&load).chain(&outputs));
     // Whether one of two equal servers is called worse by chance depends on the machine.
@@ -107,7 +108,10 @@ fn slower_server_is_found_to_be_worse() {
     let number = |value: &Value| value.as_f64().unwrap_or_default();
     let excess = |probe: &Value| number(&probe["p95_ns"]) / number(&probe["median_ns"]) - 1.0;
     let probes = figures["probes"].as_array().unwrap();
-    let is_noisy = probes.iter().any(|probe| excess(probe) > 0.05 || number(&probe["steal"]) > 0.05);
+    let is_noisy = probes.iter().any(|probe| excess(probe) > 0.05 || number(&probe["steal"]) > 0.05)
+        // A window of this short time has no call.
+        || figures["verdict"]["outcome"] == "inconsistent";
+    assert_eq!(rate["name"], "rate", "{figures}");
     // On a noisy machine no winner need be named, and never the slower one.
     assert_ne!(finding, "higher", "{rate}");
     assert!(ran.code == 1 && finding == "lower" || is_noisy, "{ran:?}");

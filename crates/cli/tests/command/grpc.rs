@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::local::Local;
 use crate::running::reflection::{ServerReflection, ServerReflectionServer};
-use crate::running::{InteractiveRun, Server, TempDir, polyrpc};
+use crate::running::{InteractiveRun, Server, TempDir, polyrpc, until_the_timeout};
 use crate::shapes::{ShapesServer, Workshop};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -292,8 +292,8 @@ fn describe_and_list_report_what_happened() {
 fn endless_stream_ends_at_the_timeout_over_every_protocol() {
     let server = Server::serve([]);
     for scheme in ["grpc", "grpc-web", "connect", "baidu-std"] {
-        let watch = ["call", &server.url(scheme), "grpc.health.v1.Health/Watch", "{}", "--timeout", "1"];
-        let ran = polyrpc(watch);
+        let watch = ["call", &server.url(scheme), "grpc.health.v1.Health/Watch", "{}", "--timeout"];
+        let ran = until_the_timeout(|seconds| polyrpc(watch.iter().chain(&[seconds])));
         assert_eq!(ran.code, 68, "{scheme}: {ran:?}");
         assert!(
             ran.stdout.contains("SERVING") && ran.stderr.contains("deadline exceeded"),
@@ -305,11 +305,15 @@ fn endless_stream_ends_at_the_timeout_over_every_protocol() {
 #[test]
 fn server_that_has_answered_is_not_probed_for_other_protocols() {
     let server = Server::serve([]);
-    let (address, connections) = crate::running::counting_proxy(server.address());
-    let url = crate::running::url_of("grpc", &address);
-    let ran = polyrpc(["call", &url, "grpc.health.v1.Health/Watch", "{}", "--timeout", "1"]);
-    assert_eq!(ran.code, 68, "{ran:?}");
-    assert_eq!(connections.load(std::sync::atomic::Ordering::SeqCst), 1, "{ran:?}");
+    let mut count = None;
+    let ran = until_the_timeout(|seconds| {
+        let (address, connections) = crate::running::counting_proxy(server.address());
+        count = Some(connections);
+        let url = crate::running::url_of("grpc", &address);
+        polyrpc(["call", &url, "grpc.health.v1.Health/Watch", "{}", "--timeout", seconds])
+    });
+    assert!(ran.code == 68 && ran.stdout.contains("SERVING"), "{ran:?}");
+    assert_eq!(count.unwrap().load(std::sync::atomic::Ordering::SeqCst), 1, "{ran:?}");
 }
 
 #[test]

@@ -104,13 +104,11 @@ fn console_shows_the_servers_of_a_registry() {
     let url = console.output().trim();
     let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let request = format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    let mut page = String::new();
-    for _ in 0..100 {
+    let started = Instant::now();
+    let mut page = http(address, &request);
+    while !page.contains("\nreachable: 1\n") && started.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(100));
         page = http(address, &request);
-        if page.contains("\nreachable: 1\n") {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(100));
     }
     assert!(page.contains("\nreachable: 1\nready: 1\n") && page.contains("|PolyRPC "), "{page}");
     let refused = polyrpc(["console", &list, "--listen", "127.0.0.1:0", "--writable"]);
@@ -198,14 +196,16 @@ fn shutdown_waits_for_running_calls_up_to_the_grace_period() {
         assert!(run.read_json()["listServicesResponse"].is_object());
         run
     };
-    for (grace, least, most) in [("0", 0, 700), ("1", 900, 5000)] {
+    // Far below the usual grace of 10 s, but a busy machine may delay the end for seconds.
+    let most = Duration::from_secs(9);
+    for (grace, least) in [("0", 0), ("1", 900)] {
         let server = Server::serve(["--grace", grace]);
         let run = watch(&server);
         let stopped = Instant::now();
         assert!(server.stop().success());
         let took = stopped.elapsed();
         assert!(took >= Duration::from_millis(least), "with a grace of {grace} s: {took:?}");
-        assert!(took <= Duration::from_millis(most), "with a grace of {grace} s: {took:?}");
+        assert!(took <= most, "with a grace of {grace} s: {took:?}");
         let ran = run.end();
         assert_ne!(ran.code, 0, "the call was cancelled: {ran:?}");
     }

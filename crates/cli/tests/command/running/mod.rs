@@ -5,14 +5,15 @@ pub(crate) mod reflection;
 use std::env;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use serde_json::Value;
+use tokio::net::TcpSocket;
 
 /// Forwards connections to a server. Returns its own address, and the number of connections so far.
 pub(crate) fn counting_proxy(server: &str) -> (String, Arc<AtomicU32>) {
@@ -256,9 +257,27 @@ pub(crate) fn url_of(scheme: &str, place: &str) -> String {
     }
 }
 
-/// An unused address: its port was free a moment ago.
+/// An address at which nothing listens. Its port stays bound, so that no other test or program listens there either.
 pub(crate) fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+    static RESERVED: Mutex<Vec<TcpSocket>> = Mutex::new(Vec::new());
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    RESERVED.lock().unwrap().push(socket);
+    address
+}
+
+/// Runs a call that the server never ends, until its timeout, which is given in seconds. On a busy machine the first
+/// message may come later than that: then again with a longer one.
+pub(crate) fn until_the_timeout(mut run: impl FnMut(&str) -> Ran) -> Ran {
+    let mut ran = run("1");
+    for longer in ["8", "60"] {
+        if !ran.stdout.is_empty() {
+            break;
+        }
+        ran = run(longer);
+    }
+    ran
 }
 
 /// A directory that is removed when dropped.

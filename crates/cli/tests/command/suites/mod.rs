@@ -120,12 +120,16 @@ fn assert_measured(ran: &Ran, suite: &Suite) {
     assert_eq!(ran.code, if has_noise(ran, suite) { 3 } else { 0 }, "{ran:?}");
 }
 
-/// Whether a window is invalid because this machine is busy; the report must say so, and there is no other reason.
+/// Whether a window is invalid because this machine is busy, so that its few calls contradict each other or there are none;
+/// the report must say so, and there is no other reason.
 fn has_noise(ran: &Ran, suite: &Suite) -> bool {
     let mut has_any = false;
     for cell in &suite.cells {
         let Some(reason) = cell.windows.iter().find_map(|window| window.invalid.as_deref()) else { continue };
-        let is_noise = reason.starts_with("by Little's law") || reason.ends_with("generator is saturated");
+        let is_noise = reason.starts_with("by Little's law")
+            || ["generator is saturated", "figures are inconsistent", "no call succeeded"]
+                .iter()
+                .any(|end| reason.ends_with(end));
         let said = ran.stdout.contains(&format!("INVALID: {}, {}: {reason}", cell.pair, cell.case));
         assert!(is_noise && said, "{cell:?}\n{ran:?}");
         has_any = true;
@@ -151,8 +155,11 @@ fn suite_measures_every_pair_in_every_round_and_keeps_missing_rows() {
         for pair in ["a", "b", "floor"] {
             let cell = suite.cell(pair, "few").unwrap();
             assert_eq!(cell.windows.len(), 2, "{contract} {pair}: {ran:?}");
+            assert!(cell.windows.iter().any(|window| window.rate > 0.0), "{contract} {pair}: {cell:?}");
             for window in &cell.windows {
-                assert!(window.rate > 0.0 && window.failed == 0, "{contract} {pair}: {window:?}");
+                // Without a call it is invalid.
+                let has_calls = window.rate > 0.0 || window.invalid.is_some();
+                assert!(has_calls && window.failed == 0, "{contract} {pair}: {window:?}");
                 assert!(
                     window.client_rss_bytes.unwrap() > 0 && window.server_rss_bytes.unwrap() > 0,
                     "{window:?}"
@@ -256,10 +263,8 @@ fn peer_in_go_takes_its_rows_when_its_directory_is_given() {
     for pair in ["c", "ours-own", "own-ours"] {
         let cell = suite.cell(pair, "few").unwrap();
         assert_eq!(cell.windows.len(), 2, "{pair}: {ran:?}");
-        assert!(
-            cell.windows.iter().all(|window| window.succeeded > 0 && window.failed == 0),
-            "{pair}: {cell:?}"
-        );
+        assert!(cell.windows.iter().any(|window| window.succeeded > 0), "{pair}: {cell:?}");
+        assert!(cell.windows.iter().all(|window| window.failed == 0), "{pair}: {cell:?}");
     }
     assert_eq!(suite.peers.iter().find(|peer| peer.name == "absent").unwrap().missing, None);
 }
@@ -329,11 +334,20 @@ fn client_whose_figures_contradict_each_other_is_invalid() {
     assert_eq!(ran.code, 3, "{ran:?}");
     let cell = suite.cell("c", "few").unwrap();
     assert_eq!((cell.windows.len(), &cell.failure), (2, &None), "{ran:?}");
-    for window in &cell.windows {
-        let reason = window.invalid.as_deref().unwrap_or_default();
-        assert!(reason.starts_with("by Little's law 0.0 callers were in a call, not 2"), "{window:?}");
-    }
-    assert!(ran.stdout.contains("INVALID: c, few: by Little's law"), "{ran:?}");
+    // Of two callers: a busy machine may stretch their last calls, or leave a window without any.
+    let callers = |reason: &str| -> Option<f64> {
+        let (callers, rest) = reason.strip_prefix("by Little's law ")?.split_once(' ')?;
+        rest.starts_with("callers were in a call, not 2").then(|| callers.parse().unwrap())
+    };
+    let reasons: Vec<_> =
+        cell.windows.iter().map(|window| window.invalid.as_deref().unwrap_or_default()).collect();
+    assert!(reasons.iter().any(|reason| callers(reason).is_some_and(|callers| callers < 1.0)), "{cell:?}");
+    assert!(
+        reasons.iter().all(|reason| callers(reason).is_some() || *reason == "no call succeeded"),
+        "{cell:?}"
+    );
+    let said = format!("INVALID: c, few: {}", reasons[0]);
+    assert!(ran.stdout.contains(&said), "{said}: {ran:?}");
 }
 
 #[test]
@@ -371,8 +385,10 @@ fn server_that_is_killed_fails_its_cell_only() {
     assert_eq!(ran.code, if has_noise(&ran, &suite) { 3 } else { 1 }, "{ran:?}");
     let cells: Vec<_> = suite.cells.iter().filter(|cell| cell.pair == "a").collect();
     let failures: Vec<_> = cells.iter().filter_map(|cell| cell.failure.as_deref()).collect();
-    assert!(failures.iter().all(|failure| *failure == "the server was killed by signal 9"), "{failures:?}");
-    assert!(!failures.is_empty(), "{ran:?}");
+    // Its connections are closed a moment before the process ends, and a check or the client may see that first.
+    let killed = "the server was killed by signal 9";
+    let is_killed = |failure: &&str| *failure == killed || failure.contains("unavailable");
+    assert!(failures.iter().all(is_killed) && failures.contains(&killed), "{failures:?}");
     for cell in cells {
         assert!((1..6).contains(&cell.windows.len()), "what was measured before is kept: {cell:?}");
     }

@@ -40,9 +40,9 @@ import java.util.function.BiFunction;
  */
 public final class BaiduClient {
     /** Far above the duration of any case with a responsive server. */
-    private static final int CASE_LIMIT_SECONDS = 20;
+    private static final int CASE_LIMIT_SECONDS = 120;
 
-    private static final int READ_TIMEOUT_MILLIS = 3000;
+    private static final int READ_TIMEOUT_MILLIS = 30_000;
 
     private interface Case {
         void run() throws Exception;
