@@ -17,7 +17,7 @@ use polyrpc_core::protocol::MetadataSupport;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 
-use crate::common::{serve, soon, url_of};
+use crate::common::{serve, soon, unreachable_address, url_of};
 
 /// The rows of the table, and the scheme of each.
 const ROWS: [(&str, &str); 9] = [
@@ -170,12 +170,12 @@ async fn observed_capabilities_of_each_protocol_equal_the_table() {
 #[tokio::test]
 async fn failure_of_a_server_is_remote_and_one_of_the_client_is_local() {
     let server = surveyed(Limits::default()).await;
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = unreachable_address();
     let others = ["rest-rpc?version=0.20", "net-rpc?codec=json", "grpc-web"];
     for scheme in ROWS.iter().map(|(_, scheme)| *scheme).chain(others) {
         let failed = ask(scheme, &server, "details").await.unwrap_err();
         assert!(failed.status().is_remote(), "{scheme}: {failed}");
-        let client = Client::new(&url_of(scheme, closed)).unwrap();
+        let client = Client::new(&url_of(scheme, &closed)).unwrap();
         let target = if scheme == "fb-rpc" { "Raw/#0" } else { "Survey/Look" };
         let body = Body::new(Format::Raw, Bytes::new());
         let failed = soon(client.call_raw(target, body, <_>::default())).await.unwrap_err();

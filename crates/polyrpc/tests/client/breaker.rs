@@ -15,7 +15,7 @@ use polyrpc::{Client, Code, Context, Protocol, Server, Status, introspection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::common::{Prober, serve, soon, until};
+use crate::common::{Prober, free_address, serve, soon, until};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -313,7 +313,7 @@ async fn http_health_check_detects_unhealthy_servers() {
 // Rejected calls never wait: on a single thread, other tasks would not run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_resume_gradually_after_all_servers_were_down() {
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
+    let gone = free_address();
     let client = Client::builder("rpcx://some")
         .discover(List::new([Instance::tcp(&*gone)]))
         .cluster_recovery(2, Duration::from_millis(200))

@@ -17,8 +17,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use crate::common::{
-    Gate, PATIENCE, PROTOCOLS, ProbeBlockingClient, ProbeClient, Prober, Wire, again, client, json_call,
-    serve, serve_apart, soon, until, url,
+    Gate, PATIENCE, PROTOCOLS, ProbeBlockingClient, ProbeClient, Prober, Wire, again, client, free_address,
+    json_call, serve, serve_apart, soon, unreachable_address, until, url,
 };
 
 /// Two of the three multiplex calls on a connection.
@@ -112,9 +112,7 @@ async fn pool_keeps_at_most_its_maximum_of_connections() {
 
 #[tokio::test]
 async fn missing_server_is_reported_at_once() {
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
+    let address = unreachable_address();
     for protocol in PROTOCOLS {
         let url = format!("{}://{address}", protocol.as_str());
         for kind in [ConnectionMode::Shared, ConnectionMode::Pooled, ConnectionMode::Short] {
@@ -170,9 +168,7 @@ async fn connect_timeout_applies_to_an_unresponsive_server() {
 
 #[tokio::test]
 async fn calls_fail_fast_during_the_connect_backoff() {
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
+    let address = free_address();
     let hour = Duration::from_secs(3600);
     let backoff = Backoff { initial: hour, max: hour, factor: 2.0 };
     let patient = Client::builder(&format!("rpcx://{address}")).backoff(backoff).build().unwrap();
@@ -192,7 +188,7 @@ async fn calls_fail_fast_during_the_connect_backoff() {
     for failed in together {
         soon(failed).await.unwrap().unwrap_err();
     }
-    let server = Prober::default().server().bind(address.to_string()).await.unwrap().start();
+    let server = Prober::default().server().bind(address.as_str()).await.unwrap().start();
     // Although the server is up now, the client does not connect before the backoff ends, and reports why and when.
     let early = soon(patient.call::<()>("Probe/Echo", "a")).await.unwrap_err();
     assert_eq!(early.code(), reason.code());
@@ -334,10 +330,7 @@ async fn connection_lost_before_any_reply_is_replaced_once_and_then_reported() {
 #[tokio::test]
 async fn wait_for_ready_call_waits_for_the_server() {
     for kind in [ConnectionMode::Shared, ConnectionMode::Pooled, ConnectionMode::Short] {
-        // No connection of another test can take a port of this address.
-        let free = TcpListener::bind("127.77.0.1:0").await.unwrap();
-        let address = free.local_addr().unwrap().to_string();
-        drop(free);
+        let address = free_address();
         let backoff = Backoff { initial: Duration::from_millis(1), ..Backoff::default() };
         let client = Client::builder(&format!("rpcx://{address}"))
             .connection_mode(kind)
@@ -431,8 +424,8 @@ async fn unused_connection_ends_with_its_client() {
 
 #[tokio::test]
 async fn client_reconnects_when_the_server_returns() {
-    let mut server = serve(Prober::default().server()).await;
-    let address = server.address().to_string();
+    let address = free_address();
+    let mut server = Prober::default().server().bind(address.as_str()).await.unwrap().start();
     let clients: Vec<_> = PROTOCOLS
         .into_iter()
         .flat_map(|protocol| {

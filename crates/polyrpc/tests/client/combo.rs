@@ -12,9 +12,8 @@ use polyrpc::codec::{Body, Codec, Serde};
 use polyrpc::discovery::{Instance, List};
 use polyrpc::server::ServerHandle;
 use polyrpc::{Client, Code, Error, Format, Protocol, Result, Retry, Scope, Status};
-use tokio::net::TcpListener;
 
-use crate::common::{PROTOCOLS, ProbeClient, Prober, serve, soon, until};
+use crate::common::{PROTOCOLS, ProbeClient, Prober, serve, soon, unreachable_address, until};
 
 /// A client that answers every call with this, and counts them.
 fn says(answer: Result<&'static str, Status>) -> (Client, Arc<AtomicUsize>) {
@@ -89,9 +88,8 @@ async fn servers(n: usize) -> Vec<(Prober, ServerHandle)> {
 }
 
 /// An address without a listener.
-async fn unreachable_instance() -> Instance {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    Instance::tcp(listener.local_addr().unwrap().to_string())
+fn unreachable_instance() -> Instance {
+    Instance::tcp(unreachable_address())
 }
 
 #[tokio::test]
@@ -588,8 +586,8 @@ async fn failing_partitioning_is_skipped_for_another() {
     let servers = servers(1).await;
     let list = List::new([
         tagged(&servers[0].1, &["0/1"]),
-        unreachable_instance().await.with("tag=0/2".parse().unwrap()),
-        unreachable_instance().await.with("tag=1/2".parse().unwrap()),
+        unreachable_instance().with("tag=0/2".parse().unwrap()),
+        unreachable_instance().with("tag=1/2".parse().unwrap()),
     ]);
     let client = Partition::dynamic(template(&list)).fail_limit(1).build().unwrap();
     for _ in 0..10 {
