@@ -331,6 +331,11 @@ async fn rate_limited_call_can_wait_until_its_deadline() {
         soon(client.call::<String>("Probe/Echo", "x")).await.unwrap();
     }
     assert!(began.elapsed() >= Duration::from_millis(95), "{:?}", began.elapsed());
+    // Its next token comes long after the deadline.
+    let limit = RateLimit::new(0.001, 1).max_wait(Duration::from_secs(3600));
+    let server = serve(Prober::default().server().layer(limit)).await;
+    let first = crate::common::client(Protocol::Grpc, &server);
+    soon(first.call::<String>("Probe/Echo", "x")).await.unwrap();
     let hasty = Client::builder(&crate::common::url(Protocol::Grpc, &server))
         .timeout(Some(Duration::from_millis(5)))
         .build()
