@@ -14,6 +14,7 @@ use polyrpc::server::{Limits, ServerHandle};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Error, Format, Result, Server, Status};
 use polyrpc_core::protocol::MetadataSupport;
+use tokio::sync::Mutex as AsyncMutex;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 
@@ -39,6 +40,10 @@ const COLUMNS: [&str; 7] =
 const ERROR_INFO: (&str, &[u8]) = ("type.googleapis.com/google.rpc.ErrorInfo", b"\x0a\x08STOCKOUT");
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+/// Lets one test run at a time: a subscriber that is set while another thread emits an event for the first time may never
+/// receive that event.
+static ALONE: AsyncMutex<()> = AsyncMutex::const_new(());
 
 #[polyrpc::service]
 trait Survey {
@@ -151,6 +156,7 @@ fn documented() -> Vec<(String, Vec<String>)> {
 
 #[tokio::test]
 async fn observed_capabilities_of_each_protocol_equal_the_table() {
+    let _alone = ALONE.lock().await;
     let documented = documented();
     let names: Vec<_> = documented.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ROWS.map(|(name, _)| name));
@@ -169,6 +175,7 @@ async fn observed_capabilities_of_each_protocol_equal_the_table() {
 
 #[tokio::test]
 async fn failure_of_a_server_is_remote_and_one_of_the_client_is_local() {
+    let _alone = ALONE.lock().await;
     let server = surveyed(Limits::default()).await;
     let closed = unreachable_address();
     let others = ["rest-rpc?version=0.20", "net-rpc?codec=json", "grpc-web"];
@@ -221,6 +228,7 @@ fn client_is_not_multiplexed_if_a_connection_has_one_call_at_a_time() {
 
 #[tokio::test]
 async fn server_timeout_applies_if_the_protocol_carries_no_deadline() {
+    let _alone = ALONE.lock().await;
     let limits = Limits { call_timeout: Some(Duration::from_millis(200)), ..Limits::default() };
     let server = surveyed(limits).await;
     for (name, scheme) in ROWS {
@@ -236,6 +244,7 @@ async fn server_timeout_applies_if_the_protocol_carries_no_deadline() {
 
 #[tokio::test]
 async fn client_logs_once_what_its_protocol_cannot_carry() {
+    let _alone = ALONE.lock().await;
     let server = surveyed(Limits::default()).await;
     for (scheme, said) in [("net-rpc", 2), ("rest-rpc", 2), ("fb-rpc", 2), ("rpcx", 0), ("grpc", 0)] {
         let events = Events::default();
