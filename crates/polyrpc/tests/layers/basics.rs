@@ -240,7 +240,8 @@ async fn streams_pass_through_layers() {
     let client = client(Protocol::Grpc, &server);
     let mut call = soon(client.open_raw("S/Twice", CallOptions::default(), Format::Raw)).await.unwrap();
     soon(call.send("m")).await.unwrap();
-    soon(call.finish_sending()).await.unwrap();
+    // The server may have ended the call after the one message.
+    let _ = soon(call.finish_sending()).await;
     assert_eq!(all(&mut call).await, b"mm");
     assert_eq!(witness.reported(), ["w S/Twice m", "w ok"]);
     let mut call = soon(client.open_raw("S/Echo", CallOptions::default(), Format::Raw)).await.unwrap();
