@@ -14,10 +14,11 @@ use polyrpc::server::{Limits, ServerHandle};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Error, Format, Result, Server, Status};
 use polyrpc_core::protocol::MetadataSupport;
+use tokio::sync::Mutex as AsyncMutex;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 
-use crate::common::{serve, soon, url_of};
+use crate::common::{serve, soon, unreachable_address, url_of};
 
 /// The rows of the table, and the scheme of each.
 const ROWS: [(&str, &str); 9] = [
@@ -39,6 +40,10 @@ const COLUMNS: [&str; 7] =
 const ERROR_INFO: (&str, &[u8]) = ("type.googleapis.com/google.rpc.ErrorInfo", b"\x0a\x08STOCKOUT");
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+/// Lets one test run at a time: a subscriber that is set while another thread emits an event for the first time may never
+/// receive that event.
+static ALONE: AsyncMutex<()> = AsyncMutex::const_new(());
 
 #[polyrpc::service]
 trait Survey {
@@ -151,6 +156,7 @@ fn documented() -> Vec<(String, Vec<String>)> {
 
 #[tokio::test]
 async fn observed_capabilities_of_each_protocol_equal_the_table() {
+    let _alone = ALONE.lock().await;
     let documented = documented();
     let names: Vec<_> = documented.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ROWS.map(|(name, _)| name));
@@ -169,13 +175,14 @@ async fn observed_capabilities_of_each_protocol_equal_the_table() {
 
 #[tokio::test]
 async fn failure_of_a_server_is_remote_and_one_of_the_client_is_local() {
+    let _alone = ALONE.lock().await;
     let server = surveyed(Limits::default()).await;
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = unreachable_address();
     let others = ["rest-rpc?version=0.20", "net-rpc?codec=json", "grpc-web"];
     for scheme in ROWS.iter().map(|(_, scheme)| *scheme).chain(others) {
         let failed = ask(scheme, &server, "details").await.unwrap_err();
         assert!(failed.status().is_remote(), "{scheme}: {failed}");
-        let client = Client::new(&url_of(scheme, closed)).unwrap();
+        let client = Client::new(&url_of(scheme, &closed)).unwrap();
         let target = if scheme == "fb-rpc" { "Raw/#0" } else { "Survey/Look" };
         let body = Body::new(Format::Raw, Bytes::new());
         let failed = soon(client.call_raw(target, body, <_>::default())).await.unwrap_err();
@@ -221,6 +228,7 @@ fn client_is_not_multiplexed_if_a_connection_has_one_call_at_a_time() {
 
 #[tokio::test]
 async fn server_timeout_applies_if_the_protocol_carries_no_deadline() {
+    let _alone = ALONE.lock().await;
     let limits = Limits { call_timeout: Some(Duration::from_millis(200)), ..Limits::default() };
     let server = surveyed(limits).await;
     for (name, scheme) in ROWS {
@@ -236,6 +244,7 @@ async fn server_timeout_applies_if_the_protocol_carries_no_deadline() {
 
 #[tokio::test]
 async fn client_logs_once_what_its_protocol_cannot_carry() {
+    let _alone = ALONE.lock().await;
     let server = surveyed(Limits::default()).await;
     for (scheme, said) in [("net-rpc", 2), ("rest-rpc", 2), ("fb-rpc", 2), ("rpcx", 0), ("grpc", 0)] {
         let events = Events::default();

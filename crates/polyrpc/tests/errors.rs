@@ -12,7 +12,7 @@ use polyrpc::service::{Fallible, ServiceBuilder};
 use polyrpc::{Client, Code, Context, Failure, Format, Json, Protocol, Result, Server, Status, Streaming};
 use tracing::field::{Field, Visit};
 
-use crate::common::{Gate, PROTOCOLS, client, serve, soon, until};
+use crate::common::{Gate, PROTOCOLS, client, serve, soon, unreachable_address, until};
 
 const SECRET: &str = "postgres://admin:hunter2@db";
 
@@ -172,8 +172,7 @@ async fn foreign_error_is_logged_with_its_call() {
 
 #[tokio::test]
 async fn refused_connection_exposes_its_io_error() {
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let client = Client::new(&format!("grpc://{address}")).unwrap();
+    let client = Client::new(&format!("grpc://{}", unreachable_address())).unwrap();
     let failed: std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> =
         client.call::<()>("any", &()).await.map_err(Into::into);
     let error = failed.unwrap_err();

@@ -213,7 +213,7 @@ no_call_is_lost! {
 
 #[tokio::test]
 async fn lame_duck_server_accepts_calls_and_is_not_ready() {
-    let lame_duck = Duration::from_millis(300);
+    let lame_duck = Duration::from_secs(5);
     let server = serve(Prober::default().server().lame_duck(lame_duck)).await;
     let address = server.address().to_string();
     let mut kept = Socket::connect(&server).await;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use common::{PATIENCE, Prober, serve};
+use common::{PATIENCE, Prober, serve, unreachable_address};
 use polyrpc::client::balance::Policy;
 use polyrpc::client::{CircuitBreaker, FailMode};
 use polyrpc::discovery::{Instance, List};
@@ -205,8 +205,7 @@ async fn panicking_handlers_and_unreachable_servers_are_logged() {
     wait_for_event(&panicked).await;
     wait_for_event(&["a handler panicked", "service=Panics", "method=Now", "peer=127.0.0.1:"]).await;
 
-    let address = server.address().to_string();
-    drop((client, server));
+    let address = unreachable_address();
     let client = Client::new(&format!("rpcx://{address}")).unwrap();
     client.call::<String>("Panics/Now", &()).await.unwrap_err();
     wait_for_event(&["WARN", "server unreachable", &address]).await;

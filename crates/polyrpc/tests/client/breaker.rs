@@ -15,7 +15,7 @@ use polyrpc::{Client, Code, Context, Protocol, Server, Status, introspection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::common::{Prober, serve, soon, until};
+use crate::common::{Prober, free_address, serve, soon, until};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -231,7 +231,7 @@ async fn servers_with_failing_health_checks_receive_no_calls() {
     let servers =
         [serve(unwell.server().health(&one)).await, serve(Prober::default().server().health(&two)).await];
     let client = builder(Protocol::Grpc, &servers)
-        .health_check(HealthCheck::grpc("Probe").interval(Duration::from_millis(10)).always())
+        .health_check(HealthCheck::grpc("Probe").interval(Duration::from_millis(10)).timeout(LONG).always())
         .build()
         .unwrap();
     echo(&client).await.unwrap();
@@ -257,16 +257,21 @@ async fn heartbeat_health_check_detects_dead_servers() {
     let server = serve(Prober::default().server()).await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let instances = [server.address().to_string(), silent.local_addr().unwrap().to_string()];
-    let list = List::new(instances.map(Instance::tcp));
-    let health = HealthCheck::heartbeat()
-        .interval(Duration::from_millis(20))
-        .timeout(Duration::from_millis(200))
-        .always();
-    let timeout = Duration::from_secs(1);
+    let list = List::new(instances.clone().map(Instance::tcp));
+    // A check of the other server must outlast a stall of the machine.
+    let health =
+        HealthCheck::heartbeat().interval(Duration::from_millis(20)).timeout(Duration::from_secs(3)).always();
     let client =
-        Client::builder("rpcx://some").discover(list).timeout(timeout).health_check(health).build().unwrap();
-    let _ = echo(&client).await;
-    until(|| available(&client) == 1).await;
+        Client::builder("rpcx://some").discover(list).timeout(LONG).health_check(health).build().unwrap();
+    // It may go to the silent server.
+    let _ = tokio::time::timeout(Duration::from_millis(500), echo(&client)).await;
+    let is_detected = |facts: &EndpointInfo| facts.available == (facts.instance.address == instances[0]);
+    soon(async {
+        while client.endpoints().len() < 2 || !client.endpoints().iter().all(is_detected) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
     for _ in 0..10 {
         echo(&client).await.unwrap();
     }
@@ -313,7 +318,7 @@ async fn http_health_check_detects_unhealthy_servers() {
 // Rejected calls never wait: on a single thread, other tasks would not run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_resume_gradually_after_all_servers_were_down() {
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
+    let gone = free_address();
     let client = Client::builder("rpcx://some")
         .discover(List::new([Instance::tcp(&*gone)]))
         .cluster_recovery(2, Duration::from_millis(200))

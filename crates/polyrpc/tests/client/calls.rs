@@ -17,8 +17,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use crate::common::{
-    Gate, PATIENCE, PROTOCOLS, ProbeBlockingClient, ProbeClient, Prober, Wire, again, client, json_call,
-    serve, serve_apart, soon, until, url,
+    Gate, PATIENCE, PROTOCOLS, ProbeBlockingClient, ProbeClient, Prober, Wire, again, client, free_address,
+    json_call, serve, serve_apart, soon, unreachable_address, until, url,
 };
 
 /// Two of the three multiplex calls on a connection.
@@ -112,9 +112,7 @@ async fn pool_keeps_at_most_its_maximum_of_connections() {
 
 #[tokio::test]
 async fn missing_server_is_reported_at_once() {
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
+    let address = unreachable_address();
     for protocol in PROTOCOLS {
         let url = format!("{}://{address}", protocol.as_str());
         for kind in [ConnectionMode::Shared, ConnectionMode::Pooled, ConnectionMode::Short] {
@@ -170,29 +168,37 @@ async fn connect_timeout_applies_to_an_unresponsive_server() {
 
 #[tokio::test]
 async fn calls_fail_fast_during_the_connect_backoff() {
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
+    let address = free_address();
     let hour = Duration::from_secs(3600);
     let backoff = Backoff { initial: hour, max: hour, factor: 2.0 };
     let patient = Client::builder(&format!("rpcx://{address}")).backoff(backoff).build().unwrap();
-    let hasty = Client::builder(&format!("rpcx://{address}"))
+    let crowded = Client::builder(&format!("rpcx://{address}"))
         .connection_mode(ConnectionMode::Pooled)
-        .backoff(Backoff { initial: Duration::from_millis(1), max: Duration::from_secs(1), factor: 10.0 })
+        .backoff(Backoff { initial: Duration::from_secs(10), max: hour, factor: 10.0 })
+        .build()
+        .unwrap();
+    let millisecond = Duration::from_millis(1);
+    let hasty = Client::builder(&format!("rpcx://{address}"))
+        .backoff(Backoff { initial: millisecond, max: millisecond, factor: 1.0 })
         .build()
         .unwrap();
     let reason = soon(patient.call::<()>("Probe/Echo", "a")).await.unwrap_err();
+    soon(hasty.call::<()>("Probe/Echo", "a")).await.unwrap_err();
     // Concurrent failures count once: they do not each extend the backoff.
     let together: Vec<_> = (0..50)
         .map(|_| {
-            let hasty = hasty.clone();
-            tokio::spawn(async move { hasty.call::<()>("Probe/Echo", "a").await })
+            let crowded = crowded.clone();
+            tokio::spawn(async move { crowded.call::<()>("Probe/Echo", "a").await })
         })
         .collect();
     for failed in together {
         soon(failed).await.unwrap().unwrap_err();
     }
-    let server = Prober::default().server().bind(address.to_string()).await.unwrap().start();
+    let early = soon(crowded.call::<()>("Probe/Echo", "a")).await.unwrap_err();
+    let next = early.message().split_once("; next attempt in ").and_then(|(_, when)| when.strip_suffix(" s"));
+    let seconds: f64 = next.expect("the error has the time of the next attempt").parse().unwrap();
+    assert!(seconds < 13.0, "{early}");
+    let server = Prober::default().server().bind(address.as_str()).await.unwrap().start();
     // Although the server is up now, the client does not connect before the backoff ends, and reports why and when.
     let early = soon(patient.call::<()>("Probe/Echo", "a")).await.unwrap_err();
     assert_eq!(early.code(), reason.code());
@@ -200,15 +206,14 @@ async fn calls_fail_fast_during_the_connect_backoff() {
         early.message().split_once("; next attempt in ").expect("the error has the time of the next attempt");
     assert_eq!(why, reason.message());
     assert!(when.ends_with(" s"), "{when}");
-    let begun = Instant::now();
     assert_eq!(again(|| hasty.call::<String>("Probe/Echo", "a")).await, "a");
-    assert!(begun.elapsed() < Duration::from_millis(900), "{:?}", begun.elapsed());
     drop(server);
 }
 
 /// An rpcx server behind a listener that closes accepted connections at once, until the test lets it pass them on.
 struct ClosingServer {
     address: String,
+    begun: Instant,
     accepted: Arc<AtomicUsize>,
     good: Arc<AtomicBool>,
 }
@@ -233,7 +238,7 @@ impl ClosingServer {
                 }
             }
         });
-        Self { address, accepted, good }
+        Self { address, begun: Instant::now(), accepted, good }
     }
 
     fn builder(&self) -> polyrpc::client::Builder {
@@ -245,11 +250,17 @@ impl ClosingServer {
     async fn assert_connects_are_rare(self, case: &str, first: usize, callers: tokio::task::JoinHandle<()>) {
         tokio::time::sleep(Duration::from_secs(2)).await;
         let connects = self.accepted.load(Ordering::Relaxed);
-        assert!(connects <= first + 4, "{case}: {connects} connects in two seconds");
+        // On a busy machine it may have been longer.
+        let time = self.begun.elapsed();
+        assert!(
+            connects <= first + time.as_millis() as usize / 500,
+            "{case}: {connects} connects in {time:?}"
+        );
         self.good.store(true, Ordering::Relaxed);
         let begun = Instant::now();
         soon(callers).await.unwrap();
-        assert!(begun.elapsed() < Duration::from_secs(4), "{case}: {:?}", begun.elapsed());
+        // The backoff lasts six seconds at most. If each caller had to wait for its own connect, it would be 25.
+        assert!(begun.elapsed() < Duration::from_secs(15), "{case}: {:?}", begun.elapsed());
     }
 }
 
@@ -309,7 +320,9 @@ async fn blocking_client_dials_a_closing_server_at_most_twice_a_second() {
 #[tokio::test]
 async fn connection_lost_before_any_reply_is_replaced_once_and_then_reported() {
     let server = ClosingServer::start().await;
-    let client = server.builder().build().unwrap();
+    let hour = Duration::from_secs(3600);
+    let backoff = Backoff { initial: hour, max: hour, factor: 1.0 };
+    let client = server.builder().backoff(backoff).build().unwrap();
     let call = || soon(client.call::<String>("Probe/Echo", "a"));
     while server.accepted.load(Ordering::Relaxed) < 2 {
         call().await.unwrap_err();
@@ -325,6 +338,9 @@ async fn connection_lost_before_any_reply_is_replaced_once_and_then_reported() {
     assert!(message.contains(&server.address) && message.contains("before any reply"), "{message}");
     assert_eq!(server.accepted.load(Ordering::Relaxed), 2);
     // A waiting caller proceeds with the next successful attempt.
+    let client = server.builder().build().unwrap();
+    let call = || soon(client.call::<String>("Probe/Echo", "a"));
+    while !call().await.unwrap_err().message().contains("next attempt in") {}
     server.good.store(true, Ordering::Relaxed);
     let request = Request::new("a".to_owned()).with_wait_for_ready();
     let answer = soon(client.invoke::<Serde, String, String>(&ECHO, request)).await.unwrap();
@@ -334,10 +350,7 @@ async fn connection_lost_before_any_reply_is_replaced_once_and_then_reported() {
 #[tokio::test]
 async fn wait_for_ready_call_waits_for_the_server() {
     for kind in [ConnectionMode::Shared, ConnectionMode::Pooled, ConnectionMode::Short] {
-        // No connection of another test can take a port of this address.
-        let free = TcpListener::bind("127.77.0.1:0").await.unwrap();
-        let address = free.local_addr().unwrap().to_string();
-        drop(free);
+        let address = free_address();
         let backoff = Backoff { initial: Duration::from_millis(1), ..Backoff::default() };
         let client = Client::builder(&format!("rpcx://{address}"))
             .connection_mode(kind)
@@ -385,8 +398,8 @@ async fn serve_behind(gate: &Gate, ended: &Gate) -> String {
 async fn connect_can_outlast_every_call() {
     for kind in [ConnectionMode::Shared, ConnectionMode::Pooled] {
         let (gate, ended) = (Gate::default(), Gate::default());
-        let client =
-            Client::builder(&serve_behind(&gate, &ended).await).connection_mode(kind).build().unwrap();
+        let url = serve_behind(&gate, &ended).await;
+        let client = Client::builder(&url).connection_mode(kind).connect_timeout(PATIENCE).build().unwrap();
         for _ in 0..3 {
             let brief = Request::new("a".to_owned()).with_timeout(Duration::from_millis(50));
             let failed = soon(client.invoke::<Serde, String, String>(&ECHO, brief)).await.unwrap_err();
@@ -415,7 +428,7 @@ async fn unused_connection_ends_with_its_client() {
         let (gate, ended) = (Gate::default(), Gate::default());
         let (made, mut connections) = mpsc::unbounded_channel();
         let url = serve_behind(&gate, &ended).await;
-        let client = Client::builder(&url).hook(Connections(made)).build().unwrap();
+        let client = Client::builder(&url).connect_timeout(PATIENCE).hook(Connections(made)).build().unwrap();
         let brief = Request::new("a".to_owned()).with_timeout(Duration::from_millis(50));
         soon(client.invoke::<Serde, String, String>(&ECHO, brief)).await.unwrap_err();
         gate.came(1).await;
@@ -431,8 +444,8 @@ async fn unused_connection_ends_with_its_client() {
 
 #[tokio::test]
 async fn client_reconnects_when_the_server_returns() {
-    let mut server = serve(Prober::default().server()).await;
-    let address = server.address().to_string();
+    let address = free_address();
+    let mut server = Prober::default().server().bind(address.as_str()).await.unwrap().start();
     let clients: Vec<_> = PROTOCOLS
         .into_iter()
         .flat_map(|protocol| {
@@ -541,12 +554,18 @@ async fn each_call_has_its_own_timeout() {
             }
         };
         // The longest first, so that each later one must move the timer forward.
-        let (long, usual, short) =
-            soon(async { tokio::join!(waiting(Some(200)), waiting(None), waiting(Some(20))) }).await;
+        let (usual, short) = soon(async {
+            tokio::select! {
+                biased;
+                long = waiting(Some(600_000)) => panic!("{protocol:?}: ten minutes end after {long:?}"),
+                others = async { tokio::join!(waiting(None), waiting(Some(20))) } => others,
+            }
+        })
+        .await;
         // The server receives whole milliseconds and may be the one to end a call.
-        assert!(long.as_millis() >= 198 && usual.as_millis() >= 78, "{protocol:?}: {long:?} {usual:?}");
-        assert!(short < long && usual < long, "{protocol:?}: {short:?} {usual:?} {long:?}");
-        assert_eq!(soon(probe.echo("after".into())).await.unwrap(), "after", "{protocol:?}");
+        assert!(usual.as_millis() >= 78 && short.as_millis() >= 18, "{protocol:?}: {usual:?} {short:?}");
+        let after = Request::new("after".to_owned()).with_timeout(PATIENCE);
+        assert_eq!(soon(probe.echo_with(after)).await.unwrap().message, "after", "{protocol:?}");
     }
 }
 
@@ -638,18 +657,34 @@ async fn oneway_calls_beyond_the_servers_streams_wait() {
 
 #[tokio::test]
 async fn server_that_answers_heartbeats_stays_connected() {
-    let prober = Prober::default();
-    let server = serve(prober.server()).await;
-    let client =
-        Client::builder(&url(Protocol::Rpcx, &server)).keepalive(Duration::from_millis(10)).build().unwrap();
-    let probe = ProbeClient::new(client);
-    let mut waiting = Box::pin(probe.wait("a".into()));
-    // Long enough for many heartbeats, none of which may end the call.
-    assert!(tokio::time::timeout(Duration::from_millis(200), &mut waiting).await.is_err());
-    prober.gate.open();
-    assert_eq!(soon(waiting).await.unwrap(), "a");
-    assert_eq!(server.connections(), 1);
+    for interval in [10, 100, 1000].map(Duration::from_millis) {
+        let prober = Prober::default();
+        let server = serve(prober.server()).await;
+        let client = Client::builder(&url(Protocol::Rpcx, &server)).keepalive(interval).timeout(PATIENCE);
+        let probe = ProbeClient::new(client.build().unwrap());
+        let mut waiting = Box::pin(probe.wait("a".into()));
+        // Long enough for many heartbeats, none of which may end the call.
+        let early = tokio::time::timeout(20 * interval, &mut waiting).await;
+        let ended = match early {
+            Ok(ended) => ended,
+            Err(_) => {
+                prober.gate.open();
+                soon(waiting).await
+            }
+        };
+        match ended {
+            // The machine stalled before an answer arrived: the next interval is longer.
+            Err(error) if error.message() == UNANSWERED => {}
+            ended => {
+                assert_eq!(ended.unwrap(), "a");
+                return assert_eq!(server.connections(), 1);
+            }
+        }
+    }
+    panic!("heartbeats end the call at every interval");
 }
+
+const UNANSWERED: &str = "the server does not answer heartbeats";
 
 #[tokio::test]
 async fn server_that_answers_no_heartbeat_is_disconnected() {
@@ -659,7 +694,7 @@ async fn server_that_answers_no_heartbeat_is_disconnected() {
     let call = tokio::spawn(async move { client.call::<()>("f", &()).await });
     let (mut silent, _) = listener.accept().await.unwrap();
     let error = soon(call).await.unwrap().unwrap_err();
-    assert_eq!(error.message(), "the server does not answer heartbeats");
+    assert_eq!(error.message(), UNANSWERED);
     assert_eq!(error.code(), Code::Unavailable);
     // A heartbeat was sent before the connection was closed.
     let mut sent = Vec::new();
@@ -860,7 +895,7 @@ async fn server_and_client_can_have_their_own_threads() {
 
 #[test]
 fn many_threads_share_a_blocking_client() {
-    let (_runtime, server) = serve_apart(Prober::default().server());
+    let (runtime, server) = serve_apart(Prober::default().server());
     for protocol in PROTOCOLS {
         let client = polyrpc::blocking::Client::new(&url(protocol, &server)).unwrap();
         std::thread::scope(|scope| {
@@ -876,6 +911,7 @@ fn many_threads_share_a_blocking_client() {
         });
         assert!(server.connections() <= 8, "{protocol:?}");
         drop(client);
+        runtime.block_on(until(|| server.connections() == 0));
     }
 }
 
@@ -920,13 +956,15 @@ fn connect_time_of_a_blocking_call_reduces_the_sent_timeout() {
 fn trickling_reply_does_not_extend_the_timeout_of_a_blocking_call() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let dripping = std::thread::spawn(move || {
-        for _ in 0..2 {
-            let (mut stream, _) = listener.accept().unwrap();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let mut first = [0];
+            if stream.read_exact(&mut first).is_err() {
+                // The caller has given up already.
+                continue;
+            }
             stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
             // An endless head, or endless pushes instead of a reply.
-            let mut first = [0];
-            stream.read_exact(&mut first).unwrap();
             let mut push = [0; 32];
             (push[0], push[2], push[11], push[15]) = (8, 0x20, 1, 16);
             let drop: &[u8] = if first == [8] { &push } else { b"H" };
@@ -942,11 +980,12 @@ fn trickling_reply_does_not_extend_the_timeout_of_a_blocking_call() {
             }
         }
     });
-    for scheme in ["http", "rpcx"] {
+    // The number of pushes that arrive before the call times out.
+    let pushes = |scheme: &str, milliseconds| {
         let news = Arc::new(AtomicUsize::new(0));
         let counted = news.clone();
         let client = Client::builder(&format!("{scheme}://{address}"))
-            .timeout(Duration::from_millis(200))
+            .timeout(Duration::from_millis(milliseconds))
             .on_push(move |_| {
                 counted.fetch_add(1, Ordering::SeqCst);
             })
@@ -957,10 +996,11 @@ fn trickling_reply_does_not_extend_the_timeout_of_a_blocking_call() {
         let took = begun.elapsed();
         assert!(took < PATIENCE, "{scheme}: {took:?}");
         assert_eq!(error.code(), Code::DeadlineExceeded, "{scheme}: {error}");
-        assert_eq!(news.load(Ordering::SeqCst) > 1, scheme == "rpcx", "the pushes were received");
-        drop(client);
-    }
-    dripping.join().unwrap();
+        news.load(Ordering::SeqCst)
+    };
+    assert_eq!(pushes("http", 200), 0);
+    // If the machine stalls for the whole timeout, none arrives: then a longer one.
+    assert!([200, 2_000, 20_000].into_iter().any(|timeout| pushes("rpcx", timeout) > 1));
 }
 
 #[test]
@@ -998,19 +1038,16 @@ async fn client_does_not_read_from_a_server_that_does_not_read() {
     // A frame of an unknown stream: each is answered with a reset.
     let frame = b"STRM\0\0\0\x06\0\0\0\x06\x08\x07\x10\x05\x18\x03";
     let frames = frame.repeat(4000);
-    let mut sent = 0;
-    let mut offer = async |stream: &mut TcpStream| {
-        let wait = Duration::from_secs(1);
-        while sent < 40 << 20 {
-            match tokio::time::timeout(wait, AsyncWriteExt::write_all(stream, &frames)).await {
-                Ok(written) => written.unwrap(),
-                Err(_) => return true,
-            }
-            sent += frames.len();
+    // It has stopped reading if nothing is written in ten pauses in a row. A stall of the machine is one of them.
+    let (mut sent, mut pauses) = (0, 0);
+    while sent < 40 << 20 && pauses < 10 {
+        let write = AsyncWriteExt::write(&mut stream, &frames[sent % frames.len()..]);
+        match tokio::time::timeout(Duration::from_millis(100), write).await {
+            Ok(written) => (sent, pauses) = (sent + written.unwrap(), 0),
+            Err(_) => pauses += 1,
         }
-        false
-    };
-    assert!(offer(&mut stream).await, "everything was read, although the responses were not");
+    }
+    assert_eq!(pauses, 10, "everything was read, although the responses were not");
     // Once its responses are read, reading resumes.
     let mut buffer = vec![0; 1 << 20];
     let mut read = 0;

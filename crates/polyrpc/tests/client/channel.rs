@@ -19,7 +19,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::common::{Gate, PROTOCOLS, Prober, serve, serve_apart, soon, until};
+use crate::common::{
+    Gate, PATIENCE, PROTOCOLS, Prober, free_address, serve, serve_apart, soon, unreachable_address, until,
+};
 
 const ECHO: StubMethod = StubMethod::plain("Probe", "Echo");
 
@@ -117,9 +119,8 @@ fn running(servers: &[(Prober, ServerHandle)]) -> impl Iterator<Item = &ServerHa
 }
 
 /// An address without a listener.
-async fn unreachable_instance() -> Instance {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    Instance::tcp(listener.local_addr().unwrap().to_string())
+fn unreachable_instance() -> Instance {
+    Instance::tcp(unreachable_address())
 }
 
 /// A status that every protocol can express, and that marks the call as not started.
@@ -227,7 +228,7 @@ async fn client_of_one_server_reports_it_like_a_cluster() {
         assert_eq!((&facts.instance.address, facts.calls, facts.failures), (&address, 10, 0), "{protocol:?}");
         assert!(facts.available && !facts.ejected && facts.in_flight == 0, "{protocol:?}: {facts:?}");
     }
-    let unreachable = unreachable_instance().await;
+    let unreachable = unreachable_instance();
     let client = Client::new(&format!("rpcx://{}", unreachable.address)).unwrap();
     for _ in 0..3 {
         echo(&client).await.unwrap_err();
@@ -241,7 +242,7 @@ async fn unreachable_server_fails_no_call() {
     for protocol in PROTOCOLS {
         let servers = servers(2).await;
         let registry = Registry::silent();
-        registry.announce([unreachable_instance().await].into_iter().chain(running(&servers).map(instance)));
+        registry.announce([unreachable_instance()].into_iter().chain(running(&servers).map(instance)));
         let budget = RetryBudget { ratio: 0.0, min_tokens: 0, max_tokens: 0 };
         let client = builder(protocol, registry).retry_budget(budget).build().unwrap();
         for _ in 0..20 {
@@ -301,7 +302,7 @@ async fn failfast_returns_the_first_failure() {
     assert_eq!(tries.load(Ordering::SeqCst), 1);
 
     let registry = Registry::silent();
-    registry.announce([unreachable_instance().await, instance(&server)]);
+    registry.announce([unreachable_instance(), instance(&server)]);
     let client =
         builder(Protocol::Rpcx, registry).balance(First::default()).fail_mode(FailMode::Failfast).build();
     let error = echo(&client.unwrap()).await.unwrap_err();
@@ -335,13 +336,14 @@ async fn servers_are_retried_after_a_backoff_once_all_were_tried() {
 #[tokio::test]
 async fn no_call_is_retried_past_its_deadline() {
     let (tries, server) = failing(busy()).await;
-    let backoff = Backoff { initial: Duration::from_secs(5), max: Duration::from_secs(5), factor: 1.0 };
+    let hour = Duration::from_secs(3600);
+    let backoff = Backoff { initial: hour, max: hour, factor: 1.0 };
     let client = builder(Protocol::Rpcx, Registry::new([&server])).retry_backoff(backoff).build().unwrap();
-    let request = Request::new("x".to_owned()).with_timeout(Duration::from_millis(500));
+    let request = Request::new("x".to_owned()).with_timeout(PATIENCE);
     let began = Instant::now();
     let error = client.invoke::<Serde, String, String>(&ECHO, request).await.unwrap_err();
     assert_eq!((error.message(), tries.load(Ordering::SeqCst)), (BUSY, 1));
-    assert!(began.elapsed() < Duration::from_secs(2), "no wait for an attempt that is not made");
+    assert!(began.elapsed() < PATIENCE, "no wait for an attempt that is not made");
 }
 
 #[tokio::test]
@@ -503,18 +505,29 @@ async fn silent_instance() -> (Instance, Vec<std::net::TcpStream>, std::net::Tcp
 async fn server_that_accepts_no_connection_leaves_time_for_another() {
     let server = serve(Prober::default().server()).await;
     let (silent, _filling, _listener) = silent_instance().await;
-    let order = Order(vec![silent.address.clone()]);
+    let order = vec![silent.address.clone()];
     let registry = Registry::silent();
     registry.announce([silent, instance(&server)]);
-    let client = builder(Protocol::Rpcx, registry).balance(order).retries(1).build().unwrap();
-    let request = Request::new("hello".to_owned()).with_timeout(Duration::from_secs(2));
-    let answer = soon(client.invoke::<Serde, String, String>(&ECHO, request)).await;
+    let call = async |seconds| {
+        // Only the call's own timeout applies, and each client tries the silent server first.
+        let builder = builder(Protocol::Rpcx, registry.clone()).connect_timeout(PATIENCE);
+        let client = builder.balance(Order(order.clone())).retries(1).build().unwrap();
+        let request = Request::new("hello".to_owned()).with_timeout(Duration::from_secs(seconds));
+        soon(client.invoke::<Serde, String, String>(&ECHO, request)).await
+    };
+    let mut answer = call(2).await;
+    for seconds in [8, 32] {
+        // The machine may stall for the half that is left.
+        if answer.is_err() {
+            answer = call(seconds).await;
+        }
+    }
     assert_eq!(answer.unwrap().message, "hello");
 }
 
 #[tokio::test]
 async fn failtry_waits_for_the_connect_backoff_of_its_server() {
-    let Instance { address, .. } = unreachable_instance().await;
+    let address = free_address();
     let list = List::new([Instance::tcp(&*address)]);
     let client = builder(Protocol::Rpcx, list).fail_mode(FailMode::Failtry).retries(1).build().unwrap();
     let calling = client.clone();
@@ -676,7 +689,7 @@ async fn server_without_weight_receives_no_call_even_if_others_fail() {
     let ran = idle.ran();
 
     // It is connected by now.
-    let gone = [unreachable_instance().await, unreachable_instance().await, unreachable_instance().await];
+    let gone = [unreachable_instance(), unreachable_instance(), unreachable_instance()];
     registry.announce(gone.into_iter().chain([weightless()]));
     until(|| client.endpoints().len() == 4).await;
     for _ in 0..5 {
@@ -939,7 +952,8 @@ async fn remaining_server_keeps_connections_and_counters_on_attribute_changes() 
 #[tokio::test]
 async fn returning_server_is_called_again() {
     let servers = servers(1).await;
-    let (prober, server) = (Prober::default(), serve(Prober::default().server()).await);
+    let prober = Prober::default();
+    let server = Prober::default().server().bind(&*free_address()).await.unwrap().start();
     let gone = instance(&server);
     let registry = Registry::new([&servers[0].1, &server]);
     let client = client(registry);
@@ -1199,7 +1213,7 @@ async fn streams_fail_over_until_started() {
     for protocol in [Protocol::Grpc, Protocol::BaiduStd] {
         let server = serve(numbers()).await;
         let registry = Registry::silent();
-        registry.announce([unreachable_instance().await, instance(&server)]);
+        registry.announce([unreachable_instance(), instance(&server)]);
         let first = First::default();
         let client = builder(protocol, registry).balance(first.clone()).build().unwrap();
         for _ in 0..4 {

@@ -10,7 +10,7 @@ use polyrpc::discovery::{Instance, List};
 use polyrpc::server::ServerHandle;
 use polyrpc::{Client, Protocol, Result, Streaming};
 
-use crate::common::{PROTOCOLS, again, serve, soon, until, url};
+use crate::common::{PROTOCOLS, again, serve, soon, unreachable_address, until, url};
 
 /// Methods of each shape.
 #[polyrpc::service]
@@ -166,8 +166,7 @@ async fn streaming_call_dropped_at_any_point_leaks_nothing() {
 #[tokio::test]
 async fn call_over_several_servers_dropped_at_any_point_leaks_nothing() {
     let (one, other) = (shapes().await, shapes().await);
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let places = [one.address().to_string(), other.address().to_string(), nobody];
+    let places = [one.address().to_string(), other.address().to_string(), unreachable_address()];
     for mode in [FailMode::Failover, FailMode::Failbackup] {
         let client = || {
             let builder =

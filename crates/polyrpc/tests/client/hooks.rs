@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use polyrpc::client::{Attempt, Hook, Request};
 use polyrpc::{Address, Bytes, Client, Code, Context, Metadata, Protocol, Server, Status};
 
-use crate::common::{ProbeClient, Prober, serve, soon, until, url};
+use crate::common::{ProbeClient, Prober, serve, soon, unreachable_address, until, url};
 
 /// Records all events.
 #[derive(Clone, Default)]
@@ -97,8 +97,8 @@ async fn hooks_see_a_cancelled_call() {
 #[tokio::test]
 async fn hooks_see_a_failed_connect() {
     let notes = Notes::default();
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let client = Client::builder(&format!("rpcx://{nobody}")).hook(notes.clone()).build().unwrap();
+    let url = format!("rpcx://{}", unreachable_address());
+    let client = Client::builder(&url).hook(notes.clone()).build().unwrap();
     assert_eq!(client.call::<()>("m", &()).await.unwrap_err().code(), Code::Unavailable);
     assert_eq!(notes.take(), ["connect failed: unavailable"]);
 }

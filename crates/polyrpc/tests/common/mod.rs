@@ -6,8 +6,8 @@
 pub(crate) mod standard;
 
 use std::fmt::Display;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -20,7 +20,7 @@ use polyrpc_core::session::ClientEvent;
 use polyrpc_core::{Call, CallId, Outbox, Reply};
 use polyrpc_wire::{baidu_std, fb_rpc, grpc, http, net_rpc, rest_rpc, rpcx};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::watch;
 
 /// The protocols that carry JSON. rest_rpc has tests of its own; fb_rpc carries FlatBuffers only
@@ -124,6 +124,25 @@ pub(crate) fn url_of(scheme: &str, place: impl Display) -> String {
 
 pub(crate) fn client(protocol: Protocol, server: &ServerHandle) -> Client {
     Client::new(&url(protocol, server)).expect("the URL is valid")
+}
+
+/// An address at which nothing listens. Its port stays bound, so that no other test or program listens there either.
+pub(crate) fn unreachable_address() -> String {
+    static RESERVED: Mutex<Vec<TcpSocket>> = Mutex::new(Vec::new());
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    RESERVED.lock().unwrap().push(socket);
+    address
+}
+
+/// A free address for a server that starts later. Each call returns another host of the loopback network, which no
+/// other test uses: nobody takes the port meanwhile.
+pub(crate) fn free_address() -> String {
+    static HOSTS: AtomicUsize = AtomicUsize::new(1);
+    let host = HOSTS.fetch_add(1, Ordering::Relaxed);
+    let free = std::net::TcpListener::bind(format!("127.77.0.{host}:0")).unwrap();
+    free.local_addr().unwrap().to_string()
 }
 
 /// A runtime with a server, for callers without a runtime.

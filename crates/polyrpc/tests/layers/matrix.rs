@@ -12,6 +12,7 @@ use polyrpc::server::{Listen, Publisher};
 use polyrpc::service::Peer;
 use polyrpc::streaming::StreamOptions;
 use polyrpc::{Client, Code, Context, Error, Format, Json, Protocol, Result, Server, Status, Streaming};
+use tokio::sync::Notify;
 
 use crate::common::{serve, soon, until, url_of};
 
@@ -362,19 +363,20 @@ async fn bearer_layer_adds_its_token_to_streams() {
 
 #[tokio::test]
 async fn layer_can_end_an_open_stream() {
-    /// Ends calls after a while.
-    struct Patience(Duration);
-    impl Layer for Patience {
+    /// Ends calls when notified.
+    struct Ender(Arc<Notify>);
+    impl Layer for Ender {
         async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
-            match tokio::time::timeout(self.0, next.call(call)).await {
-                Ok(ending) => ending,
-                Err(_) => Outcome::failed(Status::deadline_exceeded("no longer")),
+            tokio::select! {
+                ending = next.call(call) => ending,
+                () = self.0.notified() => Outcome::failed(Status::deadline_exceeded("no longer")),
             }
         }
     }
     let server = serve(Server::new().service(ShapesServer::new(Shaped))).await;
     let url = format!("grpc://{}", server.address());
-    let client = Client::builder(&url).layer(Patience(Duration::from_millis(100))).build().unwrap();
+    let is_over = Arc::new(Notify::new());
+    let client = Client::builder(&url).layer(Ender(is_over.clone())).build().unwrap();
     let endless = Streaming::produce(|sender| async move {
         sender.send(1).await?;
         std::future::pending::<Result<()>>().await
@@ -382,7 +384,12 @@ async fn layer_can_end_an_open_stream() {
     let shapes = ShapesClient::new(client);
     let mut doubled = soon(shapes.double(endless)).await.unwrap();
     assert_eq!(soon(doubled.message()).await.unwrap(), Some(2));
-    let error = soon(doubled.message()).await.unwrap_err();
+    let ends = async {
+        tokio::task::yield_now().await;
+        is_over.notify_one();
+    };
+    let (ended, ()) = tokio::join!(soon(doubled.message()), ends);
+    let error = ended.unwrap_err();
     assert_eq!((error.code(), error.message()), (Code::DeadlineExceeded, "no longer"));
     assert_eq!(soon(doubled.message()).await.unwrap(), None);
 }

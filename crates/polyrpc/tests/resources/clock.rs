@@ -113,11 +113,12 @@ async fn rest(client: Client) {
 /// A call that ends at its deadline, not before.
 async fn give_up(client: Client) {
     let begun = Instant::now();
-    let request = polyrpc::client::Request::new(60_000_u64).with_timeout(Duration::from_millis(300));
+    // Half of it is for connecting, even if the machine stalls.
+    let request = polyrpc::client::Request::new(60_000_u64).with_timeout(Duration::from_secs(2));
     let signature = polyrpc::client::StubMethod::plain("", "rest");
     let ended = client.invoke::<polyrpc::codec::Serde, u64, u64>(&signature, request).await;
     assert_eq!(ended.unwrap_err().code(), Code::DeadlineExceeded);
-    assert!((Duration::from_millis(300)..PATIENCE).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    assert!((Duration::from_secs(2)..PATIENCE).contains(&begun.elapsed()), "{:?}", begun.elapsed());
 }
 
 /// The wall clock has jumped, and the monotonic one has not: otherwise the test would show nothing.
