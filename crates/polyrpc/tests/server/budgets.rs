@@ -399,13 +399,21 @@ async fn failed_credentials_are_delayed_and_counted() {
     let answered = answers.matches("HTTP/1.1 4").count();
     assert!((10..=30).contains(&answered), "{answered} guesses were answered");
     assert_eq!(closed(&server.info(), "credentials"), 1);
-    assert!(refused(&server.info(), "credential") < 40);
-    // Others at the address with a valid credential are not delayed.
+    let before = refused(&server.info(), "credential");
+    assert!(before < 40);
+    // Others at the address with a valid credential are not delayed, while the next wrong one would be for long.
+    let mut guessing = Vec::new();
+    for _ in 0..20 {
+        let mut socket = Socket::connect(&server).await;
+        socket.send(guess.as_bytes()).await;
+        guessing.push(socket);
+    }
+    until(|| refused(&server.info(), "credential") == before + 20).await;
     let url = crate::common::url(Protocol::Rpcx, &server);
     let good = ProbeClient::new(polyrpc::Client::builder(&url).credential("right").build().unwrap());
     let began = Instant::now();
     assert_eq!(soon(good.echo("a".into())).await.unwrap(), "a");
-    assert!(began.elapsed() < Duration::from_millis(900));
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
@@ -571,13 +579,20 @@ async fn unread_small_response_does_not_allow_filling_the_budget() {
         }
         sleep(Duration::from_secs(60)).await;
     });
-    let (began, mut most) = (Instant::now(), 0);
-    while began.elapsed() < Duration::from_millis(1500) {
-        most = most.max(server.info().held_bytes);
-        sleep(Duration::from_millis(5)).await;
-    }
+    // Until the budget is nearly full, and for a while after that.
+    let (mut full_since, mut most) = (None, 0);
+    soon(async {
+        while full_since.is_none_or(|since: Instant| since.elapsed() < Duration::from_millis(1500)) {
+            most = most.max(server.info().held_bytes);
+            if most >= 3 << 20 {
+                full_since.get_or_insert_with(Instant::now);
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
     sending.abort();
-    assert!((3 << 20..=memory).contains(&most), "{most}");
+    assert!(most <= memory, "{most}");
 }
 
 /// Subscribes by number over rest_rpc v0.21, from this address.
@@ -641,17 +656,20 @@ async fn idle_connections_are_evicted_from_the_greediest_address_first() {
         subscribed.push(subscribe_from(address, &server).await);
         until(|| server.connections() == n + 1).await;
     }
-    sleep(Duration::from_millis(5500)).await;
+    // By the server's clock, which does not count the time in which the machine stalls.
+    let is_new = || server.info().connections.iter().any(|open| open.age < Duration::from_secs(6));
+    soon(async {
+        while is_new() {
+            sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
     let probe = ProbeClient::new(client(Protocol::Rpcx, &server));
     assert_eq!(soon(probe.echo("late".into())).await.unwrap(), "late");
     assert_eq!(closed(&server.info(), "made_room"), 1);
+    let has_ended = |n: &usize| matches!(subscribed[*n].try_read(&mut [0; 1]), Ok(0));
+    until(|| (0..15).any(|n| has_ended(&n))).await;
     sleep(Duration::from_millis(200)).await;
-    let mut ended = 0;
-    for (n, stream) in subscribed.iter().enumerate() {
-        if matches!(stream.try_read(&mut [0; 1]), Ok(0)) {
-            assert!(n >= 5, "connection {n} is of the address with fewer");
-            ended += 1;
-        }
-    }
-    assert_eq!(ended, 1);
+    let ended: Vec<_> = (0..15).filter(has_ended).collect();
+    assert!(ended.len() == 1 && ended[0] >= 5, "one, of the address with most connections: {ended:?}");
 }
