@@ -25,6 +25,11 @@ fn limited(limits: Limits) -> Server {
     Prober::default().server().limits(limits)
 }
 
+/// A client whose calls may take as long as they need on a busy machine.
+fn patient(protocol: Protocol, server: &ServerHandle) -> Client {
+    Client::builder(&url(protocol, server)).timeout(None).build().unwrap()
+}
+
 /// Number of rejections and closed connections with this cause.
 fn counted(counts: &[(&'static str, u64)], cause: &str) -> u64 {
     counts.iter().find(|(name, _)| *name == cause).expect("the cause exists").1
@@ -208,7 +213,7 @@ fn client_reads_no_more_replies_than_its_calls_take() {
     let url = url(Protocol::Rpcx, &server);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let most = runtime.block_on(async {
-        let client = Client::builder(&url).memory_budget(&budget).build().unwrap();
+        let client = Client::builder(&url).memory_budget(&budget).timeout(None).build().unwrap();
         let call = || async {
             let body = Body::new(Format::Raw, Bytes::from_static(b"1"));
             let reply = client.call_raw("Any/Blob", body, CallOptions::default()).await.unwrap();
@@ -291,7 +296,7 @@ async fn servers_that_share_a_budget_close_only_connections_that_hold_most() {
     let (budget, prober) = (MemoryBudget::new(memory), Prober::default());
     let quiet = serve(prober.server().limits(limits.clone()).memory_budget(&budget)).await;
     let flooded = serve(limited(limits).memory_budget(&budget)).await;
-    let probe = ProbeClient::new(client(Protocol::Rpcx, &quiet));
+    let probe = ProbeClient::new(patient(Protocol::Rpcx, &quiet));
     let waits = tokio::spawn(async move { probe.wait("x".repeat(16 << 10)).await });
     prober.gate.came(1).await;
     let mut unfinished = Vec::new();
@@ -312,7 +317,7 @@ async fn message_of_maximum_length_fits_the_default_budget() {
     let server = serve(limited(Limits::default())).await;
     let text = "x".repeat((64 << 20) - (64 << 10));
     for protocol in [Protocol::Rpcx, Protocol::Grpc] {
-        let probe = ProbeClient::new(client(protocol, &server));
+        let probe = ProbeClient::new(patient(protocol, &server));
         assert_eq!(soon(probe.echo(text.clone())).await.unwrap().len(), text.len(), "{protocol:?}");
     }
 }
