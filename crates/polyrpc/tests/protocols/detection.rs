@@ -74,7 +74,8 @@ async fn answers(server: &ServerHandle, packets: &[&[u8]]) -> Vec<u8> {
     let mut socket = Socket::connect(server).await;
     socket.stream.set_nodelay(true).unwrap();
     for packet in packets {
-        socket.send(packet).await;
+        // The server closes after the last message that it accepts.
+        socket.offer(packet).await;
         // The server runs on this thread too: it sees each packet separately.
         tokio::task::yield_now().await;
     }

@@ -227,11 +227,16 @@ async fn server_without_streams_rejects_tokens() {
 
 #[tokio::test]
 async fn clients_can_be_directed_to_another_port() {
-    let server = Server::new();
-    let spare = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let streams = parrot().advertise(spare.to_string());
-    let bound = server.streams(streams).bind("127.0.0.1:0").await.unwrap();
-    let server = bound.and(spare.to_string()).await.unwrap().start();
+    let (server, spare) = loop {
+        let spare = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let streams = parrot().advertise(spare.to_string());
+        let bound = Server::new().streams(streams).bind("127.0.0.1:0").await.unwrap();
+        // The other tests of this program use ports too: this one may be taken again.
+        match bound.and(spare.to_string()).await {
+            Ok(bound) => break (bound.start(), spare),
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse, "{error}"),
+        }
+    };
     assert_eq!(grant(&server).await.addr, spare.to_string());
     let mut stream = soon(client(Protocol::Rpcx, &server).byte_stream(&none())).await.unwrap();
     soon(stream.write_all(b"hi")).await.unwrap();

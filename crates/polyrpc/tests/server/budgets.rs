@@ -25,6 +25,11 @@ fn limited(limits: Limits) -> Server {
     Prober::default().server().limits(limits)
 }
 
+/// A client whose calls may take as long as they need on a busy machine.
+fn patient(protocol: Protocol, server: &ServerHandle) -> Client {
+    Client::builder(&url(protocol, server)).timeout(None).build().unwrap()
+}
+
 /// Number of rejections and closed connections with this cause.
 fn counted(counts: &[(&'static str, u64)], cause: &str) -> u64 {
     counts.iter().find(|(name, _)| *name == cause).expect("the cause exists").1
@@ -208,7 +213,7 @@ fn client_reads_no_more_replies_than_its_calls_take() {
     let url = url(Protocol::Rpcx, &server);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let most = runtime.block_on(async {
-        let client = Client::builder(&url).memory_budget(&budget).build().unwrap();
+        let client = Client::builder(&url).memory_budget(&budget).timeout(None).build().unwrap();
         let call = || async {
             let body = Body::new(Format::Raw, Bytes::from_static(b"1"));
             let reply = client.call_raw("Any/Blob", body, CallOptions::default()).await.unwrap();
@@ -291,7 +296,7 @@ async fn servers_that_share_a_budget_close_only_connections_that_hold_most() {
     let (budget, prober) = (MemoryBudget::new(memory), Prober::default());
     let quiet = serve(prober.server().limits(limits.clone()).memory_budget(&budget)).await;
     let flooded = serve(limited(limits).memory_budget(&budget)).await;
-    let probe = ProbeClient::new(client(Protocol::Rpcx, &quiet));
+    let probe = ProbeClient::new(patient(Protocol::Rpcx, &quiet));
     let waits = tokio::spawn(async move { probe.wait("x".repeat(16 << 10)).await });
     prober.gate.came(1).await;
     let mut unfinished = Vec::new();
@@ -312,7 +317,7 @@ async fn message_of_maximum_length_fits_the_default_budget() {
     let server = serve(limited(Limits::default())).await;
     let text = "x".repeat((64 << 20) - (64 << 10));
     for protocol in [Protocol::Rpcx, Protocol::Grpc] {
-        let probe = ProbeClient::new(client(protocol, &server));
+        let probe = ProbeClient::new(patient(protocol, &server));
         assert_eq!(soon(probe.echo(text.clone())).await.unwrap().len(), text.len(), "{protocol:?}");
     }
 }
@@ -399,13 +404,21 @@ async fn failed_credentials_are_delayed_and_counted() {
     let answered = answers.matches("HTTP/1.1 4").count();
     assert!((10..=30).contains(&answered), "{answered} guesses were answered");
     assert_eq!(closed(&server.info(), "credentials"), 1);
-    assert!(refused(&server.info(), "credential") < 40);
-    // Others at the address with a valid credential are not delayed.
+    let before = refused(&server.info(), "credential");
+    assert!(before < 40);
+    // Others at the address with a valid credential are not delayed, while the next wrong one would be for long.
+    let mut guessing = Vec::new();
+    for _ in 0..20 {
+        let mut socket = Socket::connect(&server).await;
+        socket.send(guess.as_bytes()).await;
+        guessing.push(socket);
+    }
+    until(|| refused(&server.info(), "credential") == before + 20).await;
     let url = crate::common::url(Protocol::Rpcx, &server);
     let good = ProbeClient::new(polyrpc::Client::builder(&url).credential("right").build().unwrap());
     let began = Instant::now();
     assert_eq!(soon(good.echo("a".into())).await.unwrap(), "a");
-    assert!(began.elapsed() < Duration::from_millis(900));
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
@@ -571,13 +584,20 @@ async fn unread_small_response_does_not_allow_filling_the_budget() {
         }
         sleep(Duration::from_secs(60)).await;
     });
-    let (began, mut most) = (Instant::now(), 0);
-    while began.elapsed() < Duration::from_millis(1500) {
-        most = most.max(server.info().held_bytes);
-        sleep(Duration::from_millis(5)).await;
-    }
+    // Until the budget is nearly full, and for a while after that.
+    let (mut full_since, mut most) = (None, 0);
+    soon(async {
+        while full_since.is_none_or(|since: Instant| since.elapsed() < Duration::from_millis(1500)) {
+            most = most.max(server.info().held_bytes);
+            if most >= 3 << 20 {
+                full_since.get_or_insert_with(Instant::now);
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
     sending.abort();
-    assert!((3 << 20..=memory).contains(&most), "{most}");
+    assert!(most <= memory, "{most}");
 }
 
 /// Subscribes by number over rest_rpc v0.21, from this address.
@@ -641,17 +661,20 @@ async fn idle_connections_are_evicted_from_the_greediest_address_first() {
         subscribed.push(subscribe_from(address, &server).await);
         until(|| server.connections() == n + 1).await;
     }
-    sleep(Duration::from_millis(5500)).await;
+    // By the server's clock, which does not count the time in which the machine stalls.
+    let is_new = || server.info().connections.iter().any(|open| open.age < Duration::from_secs(6));
+    soon(async {
+        while is_new() {
+            sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
     let probe = ProbeClient::new(client(Protocol::Rpcx, &server));
     assert_eq!(soon(probe.echo("late".into())).await.unwrap(), "late");
     assert_eq!(closed(&server.info(), "made_room"), 1);
+    let has_ended = |n: &usize| matches!(subscribed[*n].try_read(&mut [0; 1]), Ok(0));
+    until(|| (0..15).any(|n| has_ended(&n))).await;
     sleep(Duration::from_millis(200)).await;
-    let mut ended = 0;
-    for (n, stream) in subscribed.iter().enumerate() {
-        if matches!(stream.try_read(&mut [0; 1]), Ok(0)) {
-            assert!(n >= 5, "connection {n} is of the address with fewer");
-            ended += 1;
-        }
-    }
-    assert_eq!(ended, 1);
+    let ended: Vec<_> = (0..15).filter(has_ended).collect();
+    assert!(ended.len() == 1 && ended[0] >= 5, "one, of the address with most connections: {ended:?}");
 }

@@ -116,9 +116,9 @@ async fn handler_sees_the_deadline_of_the_caller() {
     let server = reported(&Teller::default()).await;
     for protocol in ADORNED {
         let stub = ToldClient::new(client(protocol, &server));
-        let request = Request::new(()).with_timeout(Duration::from_millis(5000));
+        let request = Request::new(()).with_timeout(Duration::from_secs(60));
         let left = stub.remaining_with(request).await.unwrap().message.expect("a deadline");
-        assert!((3000..=5000).contains(&left), "{protocol:?}: {left}");
+        assert!((30_000..=60_000).contains(&left), "{protocol:?}: {left}");
         let patient =
             polyrpc::Client::builder(&crate::common::url(protocol, &server)).timeout(None).build().unwrap();
         assert_eq!(ToldClient::new(patient).remaining().await.unwrap(), None, "{protocol:?}");

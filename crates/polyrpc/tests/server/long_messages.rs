@@ -96,6 +96,7 @@ fn long() -> Text {
 // On one thread: nothing else would run while it decodes.
 #[tokio::test(flavor = "current_thread")]
 async fn short_calls_are_answered_while_a_long_message_is_decoded() {
+    let _shared = crate::MEMORY.read().await;
     let server = serve(Server::new().service(MeasureServer::new(Ruler))).await;
     let calls = [
         (Protocol::Http, "length"),

@@ -1,14 +1,13 @@
-use std::net::UdpSocket as StdSocket;
-
 use super::*;
 use crate::discovery::Attributes;
 use crate::discovery::testing::next_text;
 
-/// Uses the loopback interface and a free port.
-fn apart() -> Mdns {
-    let free = StdSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+/// Uses the loopback interface, and a port that no other test can take while the socket is open.
+fn apart() -> (Mdns, UdpSocket) {
+    let held = socket::answering(&[Ipv4Addr::LOCALHOST], 0).unwrap();
+    let port = held.local_addr().unwrap().port();
     let mdns = Mdns::new("Arith").interfaces([Ipv4Addr::LOCALHOST]).interval(Duration::from_secs(1));
-    Mdns { port: free, ..mdns }
+    (Mdns { port, ..mdns }, held)
 }
 
 fn entry(service: &str, instance: &str, attributes: &str) -> Advertisement {
@@ -22,7 +21,7 @@ fn entry(service: &str, instance: &str, attributes: &str) -> Advertisement {
 
 #[tokio::test]
 async fn servers_of_the_requested_service_are_found() {
-    let mdns = apart();
+    let (mdns, _held) = apart();
     let server = Mdns { announcer: Arc::default(), ..mdns.clone() };
     server.publish(&entry("Arith", "tcp@10.0.0.1:80", "weight=3&group=a")).await.unwrap();
     server.publish(&entry("Arith", "quic@[::1]:81", "")).await.unwrap();
