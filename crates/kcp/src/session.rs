@@ -127,7 +127,7 @@ impl Session {
     /// it still lives.
     pub fn expect_replies(&mut self, now: Millis, are_expected: bool) {
         match self.unanswered.filter(|_| are_expected) {
-            Some(limit) => _ = self.expecting.get_or_insert(Silence::start(now, limit)),
+            Some(limit) => _ = self.expecting.get_or_insert_with(|| Silence::start(now, limit)),
             None => self.expecting = None,
         }
     }
@@ -394,8 +394,11 @@ impl Session {
     /// Whether the peer is to be probed, since it owes replies or acknowledgements and is silent.
     fn misses_answers(&mut self, now: Millis) -> bool {
         let Some(limit) = self.unanswered else { return false };
-        let silences = [&mut self.awaiting, &mut self.expecting].into_iter().flatten();
-        silences.fold(false, |is_due, silence| silence.check(now, limit) || is_due)
+        let mut is_due = false;
+        for silence in [&mut self.awaiting, &mut self.expecting].into_iter().flatten() {
+            is_due |= silence.check(now, limit);
+        }
+        is_due
     }
 
     /// Whether the peer owes replies or acknowledgements and was silent for too long.
@@ -415,7 +418,7 @@ impl Session {
     fn track_acknowledgement(&mut self, now: Millis) {
         let Some(limit) = self.unanswered else { return };
         match self.arq.awaits_acknowledgement() {
-            true => _ = self.awaiting.get_or_insert(Silence::start(now, limit)),
+            true => _ = self.awaiting.get_or_insert_with(|| Silence::start(now, limit)),
             false => self.awaiting = None,
         }
     }
