@@ -42,24 +42,16 @@ pub struct Session {
     connecting: Option<Connecting>,
     /// How long sent data may stay unacknowledged; `None` if the peer has started the conversation.
     unanswered: Option<u32>,
-    /// Since when sent data waits for an acknowledgement while nothing arrives.
-    awaiting: Option<Millis>,
-    /// The peer owes replies.
-    expecting: Option<Expecting>,
+    /// The peer's silence while sent data waits for an acknowledgement.
+    awaiting: Option<Silence>,
+    /// The peer's silence while it owes replies.
+    expecting: Option<Silence>,
     closed: Option<Millis>,
     /// Once closed, it is kept for late datagrams.
     lingers: bool,
     /// Our end, once it was announced.
     farewell: Option<Farewell>,
     ended: Option<EndReason>,
-}
-
-/// Replies that a client waits for.
-#[derive(Debug, Clone, Copy)]
-struct Expecting {
-    /// Since when nothing arrives.
-    since: Millis,
-    probed: Option<Millis>,
 }
 
 /// An announced end that waits for its answer.
@@ -134,9 +126,9 @@ impl Session {
     /// Sets whether the peer owes replies. It is then probed when it is silent: its acknowledgements do not prove that
     /// it still lives.
     pub fn expect_replies(&mut self, now: Millis, are_expected: bool) {
-        match are_expected {
-            true => _ = self.expecting.get_or_insert(Expecting { since: now, probed: None }),
-            false => self.expecting = None,
+        match self.unanswered.filter(|_| are_expected) {
+            Some(limit) => _ = self.expecting.get_or_insert_with(|| Silence::start(now, limit)),
+            None => self.expecting = None,
         }
     }
 
@@ -161,7 +153,7 @@ impl Session {
         let [a, b, c, d, ..] = session.nonces.next();
         session.arq.mark_unvalidated(u32::from_le_bytes([a, b, c, d]));
         session.validation = Some(Box::default());
-        session.life.is_accepted = true;
+        session.life.accept(now);
         session.unanswered = None;
         session
     }
@@ -224,7 +216,7 @@ impl Session {
 
     /// Performs the work due at this time.
     pub fn wake(&mut self, now: Millis) {
-        if self.life.wants_probe(now) | self.wants_to_connect(now) | self.misses_replies(now) {
+        if self.life.wants_probe(now) | self.wants_to_connect(now) | self.misses_answers(now) {
             self.arq.probe();
         }
         self.announce_end(now);
@@ -248,11 +240,11 @@ impl Session {
             self.lingers_until(),
             repeat,
             connecting,
-            self.unanswered_at(),
-            self.reply_probe_at(),
+            self.awaiting.map(|silence| silence.next),
+            self.expecting.map(|silence| silence.next),
         ];
         let others = others.into_iter().flatten();
-        Some(others.fold(self.life.alarm(), Millis::earlier))
+        Some(others.fold(self.life.silence.next, Millis::earlier))
     }
 
     /// Returns the next datagram to send; it stays the next until it is marked as [sent](Self::sent).
@@ -302,8 +294,8 @@ impl Session {
     }
 
     /// Ends the conversation if only the extended timeout keeps it open, and returns whether it has ended.
-    pub fn give_up(&mut self, now: Millis) -> bool {
-        if self.life.is_overdue(now) {
+    pub fn give_up(&mut self) -> bool {
+        if self.life.is_overdue() {
             self.ended.get_or_insert(EndReason::Silent);
         }
         self.ended.is_some()
@@ -399,51 +391,36 @@ impl Session {
         true
     }
 
-    /// Returns when the peer, which owes replies, is probed: after half of the time for which it may be silent, and
-    /// again.
-    fn reply_probe_at(&self) -> Option<Millis> {
-        let (unanswered, expecting) = (self.unanswered?, self.expecting?);
-        Some(match expecting.probed {
-            None => expecting.since.after(unanswered / 2),
-            Some(probed) => probed.after(unanswered / 8),
-        })
-    }
-
-    /// Whether the peer is to be probed, since it owes replies and is silent.
-    fn misses_replies(&mut self, now: Millis) -> bool {
-        let is_due = self.reply_probe_at().is_some_and(|at| at.reached(now));
-        if let Some(expecting) = self.expecting.as_mut().filter(|_| is_due) {
-            expecting.probed = Some(now);
+    /// Whether the peer is to be probed, since it owes replies or acknowledgements and is silent.
+    fn misses_answers(&mut self, now: Millis) -> bool {
+        let Some(limit) = self.unanswered else { return false };
+        let mut is_due = false;
+        for silence in [&mut self.awaiting, &mut self.expecting].into_iter().flatten() {
+            is_due |= silence.check(now, limit);
         }
         is_due
     }
 
-    /// Counts the peer's silence from now on. A time that stays would seem to lie in the future 25 days later.
+    /// Whether the peer owes replies or acknowledgements and was silent for too long.
+    fn is_unanswered(&self) -> bool {
+        [self.awaiting, self.expecting].into_iter().flatten().any(|silence| silence.exceeds(1))
+    }
+
+    /// Counts the peer's silence from now on.
     fn restart_silence(&mut self, now: Millis) {
-        if let Some(expecting) = &mut self.expecting {
-            *expecting = Expecting { since: now, probed: None };
-        }
-        if let Some(awaiting) = &mut self.awaiting {
-            *awaiting = now;
+        let Some(limit) = self.unanswered else { return };
+        for silence in [&mut self.awaiting, &mut self.expecting].into_iter().flatten() {
+            *silence = Silence::start(now, limit);
         }
     }
 
-    /// Notes since when sent data waits for an acknowledgement.
+    /// Counts the peer's silence while sent data waits for an acknowledgement.
     fn track_acknowledgement(&mut self, now: Millis) {
-        if self.unanswered.is_none() {
-            return;
-        }
+        let Some(limit) = self.unanswered else { return };
         match self.arq.awaits_acknowledgement() {
-            true => _ = self.awaiting.get_or_insert(now),
+            true => _ = self.awaiting.get_or_insert_with(|| Silence::start(now, limit)),
             false => self.awaiting = None,
         }
-    }
-
-    /// Returns when the peer has left sent data unacknowledged, and has been silent, for too long.
-    fn unanswered_at(&self) -> Option<Millis> {
-        let expected = self.expecting.map(|expecting| expecting.since);
-        let since = [self.awaiting, expected].into_iter().flatten().reduce(Millis::earlier)?;
-        Some(since.after(self.unanswered?))
     }
 
     /// Ends the conversation if the peer has ended it. What it has sent before can still be read.
@@ -491,12 +468,10 @@ impl Session {
     fn end(&self, now: Millis) -> Option<EndReason> {
         if self.lingers_until().is_some_and(|until| until.reached(now)) {
             Some(EndReason::Closed)
-        } else if self.unanswered_at().is_some_and(|until| until.reached(now))
-            || self.arq.is_dead() && !self.life.tolerates_silence()
-        {
+        } else if self.is_unanswered() || self.arq.is_dead() && !self.life.tolerates_silence() {
             Some(EndReason::Unanswered)
         } else {
-            self.life.is_over(now).then_some(EndReason::Silent)
+            self.life.is_over().then_some(EndReason::Silent)
         }
     }
 }
@@ -586,6 +561,38 @@ impl Packer<'_> {
     }
 }
 
+/// Silence of the peer: it is checked after half of the time for which it may last, and then after each eighth.
+///
+/// Counted rather than measured: while this process is stopped, datagrams wait in its socket. However late a check is,
+/// it counts as one, so that the probes sent with the first checks can be answered before the last.
+#[derive(Debug, Clone, Copy)]
+struct Silence {
+    next: Millis,
+    /// How much of the time has passed, as far as it was checked.
+    eighths: u32,
+}
+
+impl Silence {
+    fn start(now: Millis, limit: u32) -> Self {
+        Self { next: now.after(limit / 2), eighths: 0 }
+    }
+
+    /// Performs the check that is due, if one is. Returns whether it is.
+    fn check(&mut self, now: Millis, limit: u32) -> bool {
+        let is_due = self.next.reached(now);
+        if is_due {
+            self.eighths = (self.eighths + 1).max(4);
+            self.next = now.after(limit / 8);
+        }
+        is_due
+    }
+
+    /// Whether it has lasted for this many times the limit.
+    fn exceeds(&self, limits: u32) -> bool {
+        self.eighths >= 8 * limits
+    }
+}
+
 /// Liveness of the peer.
 ///
 /// Anyone can start a conversation under any address. Until the peer has shown that it receives our datagrams, it is
@@ -600,8 +607,7 @@ struct PeerLiveness {
     /// Its datagrams appear to respond to ours, which can be forged.
     answers: bool,
     is_proven: bool,
-    last_received: Millis,
-    probe: Millis,
+    silence: Silence,
 }
 
 impl PeerLiveness {
@@ -613,45 +619,36 @@ impl PeerLiveness {
             knows_ends: false,
             answers: false,
             is_proven: false,
-            last_received: now,
-            probe: now,
+            silence: Silence::start(now, idle),
         };
         life.record_received(now, false, false);
         life
     }
 
+    /// Records that the peer has started the conversation.
+    fn accept(&mut self, now: Millis) {
+        self.is_accepted = true;
+        self.silence = Silence::start(now, self.idle_limit());
+    }
+
     fn record_received(&mut self, now: Millis, answers: bool, validated: bool) {
         self.answers |= answers;
         self.is_proven |= answers && validated;
-        self.last_received = now;
-        self.probe = now.after(self.idle_limit() / 2);
+        self.silence = Silence::start(now, self.idle_limit());
     }
 
     /// Whether to send a probe, once now and again later.
     fn wants_probe(&mut self, now: Millis) -> bool {
-        let wanted = self.probe.reached(now);
-        if wanted {
-            self.probe = now.after(self.idle_limit() / 8);
-        }
-        wanted
+        self.silence.check(now, self.idle_limit())
     }
 
-    fn is_over(&self, now: Millis) -> bool {
-        self.end().reached(now)
+    fn is_over(&self) -> bool {
+        self.silence.exceeds(if self.tolerates_silence() { TOLERANCE } else { 1 })
     }
 
     /// Whether the peer has not answered the probes in time.
-    fn is_overdue(&self, now: Millis) -> bool {
-        self.last_received.after(self.idle_limit()).reached(now)
-    }
-
-    fn alarm(&self) -> Millis {
-        self.probe.earlier(self.end())
-    }
-
-    fn end(&self) -> Millis {
-        let factor = if self.tolerates_silence() { TOLERANCE } else { 1 };
-        self.last_received.after(self.idle_limit().saturating_mul(factor).min(i32::MAX as u32))
+    fn is_overdue(&self) -> bool {
+        self.silence.exceeds(1)
     }
 
     fn tolerates_silence(&self) -> bool {

@@ -8,6 +8,7 @@ use std::thread;
 
 use bytes::{Buf, Bytes};
 use polyrpc::signal;
+use tokio::runtime::{Builder, Runtime};
 
 /// Reads a source until its end, or until Ctrl-C or SIGTERM: then it ends as well, so that what was read is kept. A second
 /// signal ends the process.
@@ -36,16 +37,23 @@ enum InputEvent {
 }
 
 impl Input {
-    /// Reads the source on a thread of its own: it may wait for long, and nothing could interrupt it.
+    /// Handles signals from now on, and reads the source on a thread of its own: it may wait for long, and nothing could
+    /// interrupt it.
     ///
     /// # Errors
     ///
-    /// If no thread can be started.
+    /// If no runtime or thread can be started.
     pub(super) fn new(source: impl Read + Send + 'static) -> io::Result<Self> {
         let (sender, arriving) = sync_channel(AHEAD);
         let interrupted = InterruptFlag::default();
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let first = {
+            let _inside = runtime.enter();
+            signal::shutdown()
+        };
         let (told, flag) = (sender.clone(), interrupted.clone());
-        thread::Builder::new().name("signals".to_owned()).spawn(move || watch(&told, &flag))?;
+        let watch = move || watch(&runtime, first, &told, &flag);
+        thread::Builder::new().name("signals".to_owned()).spawn(watch)?;
         thread::Builder::new().name("reader".to_owned()).spawn(move || read(source, &sender))?;
         Ok(Self { arriving, rest: Bytes::new(), has_ended: false, interrupted })
     }
@@ -75,14 +83,16 @@ fn read(mut source: impl Read, sender: &SyncSender<InputEvent>) {
     }
 }
 
-/// Without signals the reading ends with its source.
-fn watch(sender: &SyncSender<InputEvent>, interrupted: &InterruptFlag) {
-    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+/// Ends the reading on the first signal, and the process on the second.
+fn watch(
+    runtime: &Runtime,
+    first: impl Future<Output = ()>,
+    sender: &SyncSender<InputEvent>,
+    interrupted: &InterruptFlag,
+) {
     runtime.block_on(async {
-        let second = {
-            signal::shutdown().await;
-            signal::shutdown()
-        };
+        first.await;
+        let second = signal::shutdown();
         interrupted.0.store(true, Ordering::Relaxed);
         let _ = sender.send(InputEvent::End);
         second.await;
@@ -128,6 +138,16 @@ mod tests {
             into[..text.len()].copy_from_slice(text);
             Ok(text.len())
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn signals_are_handled_before_anything_is_read() {
+        let _input = Input::new(std::io::empty()).unwrap();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        // The lowest bit is that of signal 1; SIGINT is 2.
+        assert!(u64::from_str_radix(caught.trim(), 16).unwrap() & 2 != 0, "{caught}");
     }
 
     #[test]

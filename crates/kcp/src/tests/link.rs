@@ -319,6 +319,41 @@ fn client_that_waits_for_a_reply_probes_the_server_and_gives_it_up() {
 }
 
 #[test]
+fn client_that_was_stopped_probes_the_server_before_it_gives_it_up() {
+    for config in kinds() {
+        for (expects, writes) in [(true, false), (false, true), (true, true), (false, false)] {
+            let mut pair = connected(config.clone());
+            pair.sides[0].session.expect_replies(pair.now, expects);
+            if writes {
+                pair.write(0, b"hello");
+                pair.turn();
+            }
+            pair.now = pair.now.after(120_000);
+            // The timers run before anything is read.
+            pair.sides[0].session.wake(pair.now);
+            assert_eq!(pair.sides[0].session.ended(), None, "{expects} {writes}");
+            assert!(pair.sides[0].session.datagram().is_some(), "the server is not probed");
+            let begin = pair.now;
+            pair.run(|pair| pair.now.since(begin) > 120_000);
+            assert_eq!(pair.sides[0].session.ended(), None, "{expects} {writes}");
+            assert_eq!(pair.sides[1].read.len(), if writes { 5 } else { 0 });
+        }
+    }
+}
+
+#[test]
+fn client_that_was_stopped_gives_up_a_server_that_is_gone() {
+    let mut pair = connected(Config::default());
+    pair.sides[0].session.expect_replies(pair.now, true);
+    pair.faults.loses = 100;
+    pair.now = pair.now.after(120_000);
+    let begin = pair.now;
+    pair.run(|pair| pair.sides[0].session.ended().is_some());
+    assert_eq!(pair.sides[0].session.ended(), Some(EndReason::Unanswered));
+    assert!((2400..=5100).contains(&pair.now.since(begin)), "{} ms", pair.now.since(begin));
+}
+
+#[test]
 fn client_waits_for_a_server_that_reads_nothing() {
     let mut pair = connected(Config::default());
     let begin = pair.now;
@@ -452,11 +487,9 @@ fn silent_unmonitored_conversation_can_be_evicted_after_a_minute() {
     pair.faults.loses = 100;
     let begin = pair.now;
     pair.run(|pair| pair.now.since(begin) > 50_000);
-    let now = pair.now;
-    assert!(!pair.sides[1].session.give_up(now));
+    assert!(!pair.sides[1].session.give_up());
     pair.run(|pair| pair.now.since(begin) > 61_000);
-    let now = pair.now;
-    assert!(pair.sides[1].session.give_up(now));
+    assert!(pair.sides[1].session.give_up());
     assert_eq!(pair.sides[1].session.ended(), Some(EndReason::Silent));
 }
 

@@ -11,9 +11,9 @@ use crate::call::{Context, Outcome, OutcomeKind, ResponseFuture, StreamType};
 use crate::codec::{Body, Codec, TypeSchema};
 use crate::propagation::{Phase, phase_ended};
 
-/// A method with its types erased, as the router stores it.
+/// A method with its message types erased, as the router stores it.
 ///
-/// This is the only place on a call's path with erased types; everything before and after it is generic.
+/// Message types are erased nowhere else on a call's path; services, layers and sessions are trait objects elsewhere.
 pub(crate) trait Method: Send + Sync {
     /// Decodes the request and starts to handle it.
     ///

@@ -937,6 +937,22 @@ fn blocking_call_times_out_and_its_late_reply_reaches_no_other() {
 }
 
 #[test]
+fn blocking_client_reads_the_refusal_of_a_server_that_closes_before_it_has_read_the_request() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let refusing = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut [0; 4]).unwrap();
+        stream.write_all(b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 9\r\n\r\nslow down").unwrap();
+        // Closed with unread data: the client's next write fails.
+    });
+    let client = polyrpc::blocking::Client::new(&url).unwrap();
+    let error = client.call::<()>("f", &"x".repeat(64 << 20)).unwrap_err();
+    assert_eq!(error.code(), Code::ResourceExhausted, "{error}");
+    refusing.join().unwrap();
+}
+
+#[test]
 fn connect_time_of_a_blocking_call_reduces_the_sent_timeout() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use polyrpc_core::{Call, CallId, Credential, Head, Outbox};
 use polyrpc_wire::baidu_std;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::runtime;
 
 use crate::common::{client, serve, soon, until};
 
@@ -462,6 +464,30 @@ async fn idle_stream_ends_by_the_shorter_timeout_of_both_sides() {
     let (_, mut stream) = open(&client, "patient").await.unwrap();
     assert_eq!(soon(stream.next()).await.unwrap_err().code(), Code::Unknown);
     until(|| talker.ended_streams().len() == 2).await;
+}
+
+#[test]
+fn message_that_arrived_while_the_client_was_paused_keeps_the_stream_alive() {
+    let of_server = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (_, talker, server) = of_server.block_on(talker());
+    let of_client = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    of_client.block_on(async {
+        let client = client(Protocol::BaiduStd, &server);
+        let idle = Duration::from_millis(200);
+        let options = StreamOptions { idle_timeout: Some(idle), ..<_>::default() };
+        let request = Request::new("echo".to_owned());
+        let opened = client.open_stream::<Serde, String, String>("Talk/Talk", request, options);
+        let (_, mut stream) = soon(opened).await.unwrap();
+        soon(stream.send("hello")).await.unwrap();
+        // The pause: nothing of the client runs.
+        while talker.taken.load(Ordering::SeqCst) == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread::sleep(5 * idle);
+        assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, "hello");
+        let error = soon(stream.next()).await.unwrap_err();
+        assert_eq!(error.message(), "the stream was idle for too long");
+    });
 }
 
 #[tokio::test]

@@ -92,7 +92,12 @@ impl Program {
 
     /// How it ended, if it did.
     pub(super) fn ended(&mut self) -> Option<String> {
-        let status = self.reap()?;
+        self.ended_within(Duration::ZERO)
+    }
+
+    /// How it ended, if it did or does within this time.
+    pub(super) fn ended_within(&mut self, timeout: Duration) -> Option<String> {
+        let status = self.wait(timeout)?;
         Some(self.describe(status))
     }
 

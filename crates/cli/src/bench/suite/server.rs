@@ -89,9 +89,9 @@ impl Server {
         }
     }
 
-    /// How it ended, if it did.
-    pub(super) fn ended(&mut self) -> Option<String> {
-        self.program.ended()
+    /// How it ended, if it did or does within this time.
+    pub(super) fn ended_within(&mut self, timeout: Duration) -> Option<String> {
+        self.program.ended_within(timeout)
     }
 
     pub(super) fn id(&self) -> u32 {

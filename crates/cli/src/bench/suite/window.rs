@@ -1,5 +1,7 @@
 //! One window: a fresh server, checked before and after a client measures it.
 
+use std::time::Duration;
+
 use clap::ValueEnum;
 use polyrpc_bench_report::model::{Latency, Window};
 use polyrpc_load::Stop;
@@ -45,7 +47,11 @@ pub(super) fn measure(
 ) -> Result<Outcome, WindowError> {
     let mut server = Server::start(programs.server, plan).map_err(WindowError::Failed)?;
     let measured = with_server(programs, plan, messages, &mut server, stop);
-    let ended = server.ended();
+    let ended = server.ended_within(match &measured {
+        // The connections of a process are closed a moment before its end can be seen.
+        Err(WindowError::Failed(_)) => END_TIMEOUT,
+        _ => Duration::ZERO,
+    });
     let memory = server.memory();
     let command = server.command.clone();
     let measured = match (measured, ended) {
@@ -110,7 +116,7 @@ fn window(measured: &ClientResult, plan: &CellPlan, round: u64) -> Window {
     let histogram = measured.latency.histogram();
     let succeeded = histogram.len();
     let rate = succeeded as f64 / measured.window_s;
-    let per_call = |cpu: Option<std::time::Duration>| {
+    let per_call = |cpu: Option<Duration>| {
         cpu.filter(|_| succeeded > 0).map(|cpu| (cpu.as_nanos() as f64 / succeeded as f64).round())
     };
     let each = |count: u64| (succeeded > 0).then(|| (count as f64 / succeeded as f64 * 10.0).round() / 10.0);
@@ -170,6 +176,8 @@ fn contradicts_little(callers: usize, rate: f64, mean_s: f64, longest: f64) -> O
     })
 }
 
+/// Time for the end of a server after its client failed.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 /// Tolerated difference from Little's law.
 const LITTLE: f64 = 0.02;
 

@@ -45,6 +45,9 @@ pub(in crate::client) struct Connection<S> {
     used: Instant,
     /// The current timeout of the socket.
     socket_timeout: Option<Duration>,
+    /// Reason why nothing can be written any more. Data that the server sent before it closed is still read: a reply, or
+    /// the reason for the close.
+    unwritable: Option<io::Error>,
 }
 
 impl<S: Session + Send> Connection<S> {
@@ -58,10 +61,23 @@ impl<S: Session + Send> Connection<S> {
             next: 0,
             used: Instant::now(),
             socket_timeout: None,
+            unwritable: None,
         }
     }
 
+    /// Writes the outbox, or drops it if the server has closed the connection.
     fn send(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        if self.unwritable.is_none() {
+            match self.write(deadline) {
+                Err(error) if is_closed_by_peer(&error) => self.unwritable = Some(error),
+                written => return written,
+            }
+        }
+        self.out = Outbox::new();
+        Ok(())
+    }
+
+    fn write(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         loop {
             match self.socket.write(&mut self.out) {
                 Ok(()) => {}
@@ -172,7 +188,10 @@ impl<S: Session + Send> Connection<S> {
     fn last(&mut self, id: CallId) -> Result<Reply, Status> {
         match self.session.end_of_stream(&mut self.inbox) {
             Some(ClientEvent::Reply(replied, reply)) if replied == id => Ok(reply),
-            _ => Err(closed(&self.session, &self.inbox)),
+            _ => Err(match self.unwritable.take() {
+                Some(error) => broken(error),
+                None => closed(&self.session, &self.inbox),
+            }),
         }
     }
 }
@@ -194,13 +213,13 @@ impl<S: Session + Send> AnyConnection for Connection<S> {
         self.send(deadline).map_err(broken)?;
         self.used = now;
         if oneway {
-            return Ok(None);
+            return self.unwritable.take().map_or(Ok(None), |error| Err(broken(error)));
         }
         self.wait(id, deadline, on_push).map(Some)
     }
 
     fn reusable(&self) -> bool {
-        self.session.reusable()
+        self.unwritable.is_none() && self.session.reusable()
     }
 
     fn usable(&self, now: Instant) -> bool {
@@ -216,6 +235,10 @@ const STEP: usize = 1 << 20;
 const BEHIND: usize = 512;
 /// A connection used this recently is assumed to be alive; checking costs a system call.
 const FRESH: Duration = Duration::from_secs(1);
+
+fn is_closed_by_peer(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
 
 #[cold]
 fn broken(error: io::Error) -> Status {

@@ -35,12 +35,14 @@ const SELDOM: Duration = Duration::from_secs(24 * 60 * 60);
 pub(in crate::client) struct Heartbeat {
     pub(in crate::client) keepalive: Keepalive,
     next: Pin<Box<Sleep>>,
+    /// Whether the answer to the last one is late, and `next` is the end of the extended wait for it.
+    is_extended: bool,
 }
 
 impl Heartbeat {
     pub(in crate::client) fn new(keepalive: Keepalive) -> Self {
         let next = Box::pin(sleep(keepalive.interval()));
-        Self { keepalive, next }
+        Self { keepalive, next, is_extended: false }
     }
 
     pub(super) fn poll_due(&mut self, cx: &mut Context<'_>) -> bool {
@@ -50,7 +52,24 @@ impl Heartbeat {
         }
         due
     }
+
+    /// Extends the wait for the answer to the last heartbeat, once. Returns whether the answer may still come.
+    pub(super) fn extend_wait(&mut self) -> bool {
+        if !self.is_extended {
+            self.next.as_mut().reset(Instant::now() + READ_GRACE);
+        }
+        !std::mem::replace(&mut self.is_extended, true)
+    }
+
+    /// Records that no answer is late.
+    pub(super) fn end_wait(&mut self) {
+        self.is_extended = false;
+    }
 }
+
+/// Time to read what has arrived, before the silence of a server has consequences. While this process is paused, what
+/// the server sends waits in the socket, and timers expire all the same.
+pub(super) const READ_GRACE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

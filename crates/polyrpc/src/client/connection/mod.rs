@@ -938,18 +938,19 @@ impl<S: Session + Send + 'static> Reader<S> {
         self.wake();
     }
 
-    /// Sends a heartbeat to a silent server.
+    /// Sends a heartbeat to a silent server. The wait for its answer is extended once, so that the socket is read before
+    /// the server is given up.
     fn poll_heartbeat(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
         let Some(heartbeat) = &mut self.heartbeat else { return Ok(()) };
         while heartbeat.poll_due(cx) {
             let mut shared = self.connection.lock();
-            if std::mem::replace(&mut shared.listening, true) {
-                return Err(connection_lost("the server does not answer heartbeats"));
-            }
             let shared = &mut *shared;
-            if !shared.session.heartbeat(&mut shared.out) {
-                // The protocol has no heartbeat, or none may be sent now.
-                shared.listening = false;
+            if !shared.listening {
+                heartbeat.end_wait();
+                // No answer is awaited if the protocol has no heartbeat, or none may be sent now.
+                shared.listening = shared.session.heartbeat(&mut shared.out);
+            } else if !heartbeat.extend_wait() {
+                return Err(connection_lost("the server does not answer heartbeats"));
             }
         }
         Ok(())

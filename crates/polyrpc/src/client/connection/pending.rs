@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use polyrpc_core::{CallId, Code, Fault, Head, Message, Reply, Status};
 
 use super::call_counts::CallCounts;
+use super::keepalive::READ_GRACE;
 use crate::client::retryable::counts_against_server;
 
 /// Calls in flight on one connection.
@@ -59,6 +60,8 @@ pub(in crate::client) struct StreamState {
     deadline: Option<Instant>,
     /// Idle timeout, if there is one: the deadline is then this long after the last message.
     idle: Option<Duration>,
+    /// The deadline if it was extended after the idle timeout, so that the socket is read first.
+    extended: Option<Instant>,
     arrived: ReceivedMessages,
     /// Its part of the unread bytes.
     unread: usize,
@@ -306,12 +309,13 @@ impl PendingCalls {
         }
     }
 
-    /// Ends every call whose deadline is not after `now`.
+    /// Ends every call whose deadline is not after `now`. An idle stream ends a little later, unless a message is read
+    /// until then.
     pub(super) fn expire(&mut self, now: Instant, wakers: &mut Vec<Waker>) -> Vec<CallId> {
         let mut expired = Vec::new();
         self.earliest = None;
-        for (place, slot) in self.slots.iter().enumerate() {
-            let Some(deadline) = slot.state.deadline() else { continue };
+        for (place, slot) in self.slots.iter_mut().enumerate() {
+            let Some(deadline) = slot.state.deadline_after(now) else { continue };
             if deadline > now {
                 self.earliest = Some(self.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
             } else {
@@ -388,6 +392,14 @@ impl State {
             Self::Opened(_) | Self::Ended(_) | Self::Free => None,
         }
     }
+
+    /// Deadline of the call, if it is in flight; extended if the call is an idle stream whose deadline has just passed.
+    fn deadline_after(&mut self, now: Instant) -> Option<Instant> {
+        match self {
+            Self::Opened(opened) if opened.is_open() => opened.extend_idle(now),
+            _ => self.deadline(),
+        }
+    }
 }
 
 /// Why a message was not delivered.
@@ -417,6 +429,17 @@ impl StreamState {
             // By the timer's clock, which a test may have paused.
             self.deadline = tokio::time::Instant::now().into_std().checked_add(idle);
         }
+    }
+
+    /// Returns the deadline. If the idle timeout has passed, it is extended once: a message may wait in the socket.
+    fn extend_idle(&mut self, now: Instant) -> Option<Instant> {
+        let is_idle = self.idle.is_some() && self.deadline.is_some_and(|deadline| deadline <= now);
+        // A message would have changed the deadline.
+        if is_idle && self.deadline != self.extended {
+            self.deadline = now.checked_add(READ_GRACE);
+            self.extended = self.deadline;
+        }
+        self.deadline
     }
 
     /// Adds a received message. `false`: too many are waiting already.
@@ -651,6 +674,22 @@ mod tests {
         assert!(pending.take(soon, Waker::noop()).unwrap().is_err());
         assert!(pending.take(later, Waker::noop()).is_none());
         assert!(pending.take(never, Waker::noop()).is_none());
+    }
+
+    #[test]
+    fn idle_stream_ends_only_if_no_message_is_read_after_its_timeout() {
+        let (mut pending, mut wakers) = (PendingCalls::default(), Vec::new());
+        let id = pending.open(None).unwrap();
+        let idle_at = pending.end_if_idle(id, Duration::from_secs(60)).unwrap();
+        assert!(pending.expire(idle_at, &mut wakers).is_empty());
+        assert_eq!(pending.earliest(), Some(idle_at + READ_GRACE));
+        pending.deliver(id, message("read now"), &mut wakers).unwrap();
+        assert!(pending.expire(idle_at, &mut wakers).is_empty());
+        let idle_at = pending.earliest().unwrap();
+        for at in [idle_at, idle_at + READ_GRACE / 2] {
+            assert!(pending.expire(at, &mut wakers).is_empty());
+        }
+        assert_eq!(pending.expire(idle_at + READ_GRACE, &mut wakers), [id]);
     }
 
     #[test]

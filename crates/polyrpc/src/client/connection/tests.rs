@@ -3,20 +3,27 @@ use std::sync::Mutex;
 
 use bytes::BytesMut;
 use polyrpc_core::Format;
-use polyrpc_wire::baidu_std;
+use polyrpc_wire::{baidu_std, rpcx};
 
 use super::*;
 use crate::transport::{DatagramSink, DatagramSource, DatagramStream, Source};
 
-/// A stream over datagrams that takes everything, receives nothing, and records the notifications about replies.
+/// A stream over datagrams that takes everything, and records the notifications about replies.
 #[derive(Debug, Default, Clone)]
 struct Recorder {
     expected: Arc<Mutex<Vec<bool>>>,
+    /// What has arrived. It wakes nobody, as if it arrived while the process is paused.
+    arrived: Arc<Mutex<BytesMut>>,
 }
 
 impl Source for Recorder {
-    fn poll_read(&mut self, _cx: &mut Context<'_>, _inbox: &mut BytesMut) -> Poll<io::Result<usize>> {
-        Poll::Pending
+    fn poll_read(&mut self, _cx: &mut Context<'_>, inbox: &mut BytesMut) -> Poll<io::Result<usize>> {
+        let arrived = std::mem::take(&mut *self.arrived.lock().unwrap());
+        if arrived.is_empty() {
+            return Poll::Pending;
+        }
+        inbox.extend_from_slice(&arrived);
+        Poll::Ready(Ok(arrived.len()))
     }
 }
 
@@ -74,6 +81,29 @@ async fn transport_is_notified_of_only_the_first_and_the_last_call_in_flight() {
     assert_eq!(expected(), [true, false]);
     connection.abandon(submit());
     assert_eq!(expected(), [true, false, true, false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_to_a_heartbeat_that_arrived_during_a_pause_is_read_before_the_server_is_given_up() {
+    const INTERVAL: Duration = Duration::from_secs(10);
+    let recorder = Recorder::default();
+    let stream = Stream::Carried(Box::new(recorder.clone()));
+    let session = rpcx::Client::new(rpcx::ClientConfig::default());
+    let keepalive = Some(Keepalive::every(INTERVAL));
+    let connection = Connection::start(stream, session, keepalive, ConnectionListeners::default());
+    let mut call = Some(Call::new("Echo", "echo", Format::Raw, Bytes::from_static(b"hello")));
+    let id = connection.submit(&mut call, None, false, Waker::noop()).unwrap().unwrap();
+    let outcome = || connection.poll_reply(id, &mut Context::from_waker(Waker::noop()));
+    tokio::time::sleep(INTERVAL * 3 / 2).await;
+    // A heartbeat was sent. What arrives, even the beginning of an answer, is read when the next one is due.
+    recorder.arrived.lock().unwrap().extend_from_slice(&[8]);
+    tokio::time::sleep(INTERVAL).await;
+    assert!(recorder.arrived.lock().unwrap().is_empty());
+    assert!(outcome().is_pending());
+    // The next one is not answered.
+    tokio::time::sleep(INTERVAL).await;
+    let Poll::Ready(Err(status)) = outcome() else { panic!("the server was not given up") };
+    assert_eq!(status.message(), "the server does not answer heartbeats");
 }
 
 #[test]

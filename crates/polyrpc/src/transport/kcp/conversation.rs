@@ -129,7 +129,7 @@ impl Conversation {
     /// Ends it if possible, to free its place. Returns whether it has ended.
     pub(super) fn give_up(&self) -> bool {
         let mut state = self.lock();
-        let ended = state.session.give_up(self.outlet.timers.now());
+        let ended = state.session.give_up();
         wake(state);
         ended
     }
