@@ -160,16 +160,17 @@ impl Request {
         Call {
             credential: Credential::Call(self.credential.clone()),
             malformed: self.refusal(),
-            ..self.call_with(self.metadata.clone(), body, compression)
+            body,
+            ..self.call_with(self.metadata.clone(), compression)
         }
     }
 
-    /// Returns the same call with this metadata, and without its credential and its refusal.
-    pub(crate) fn call_with(&self, metadata: Metadata, body: Bytes, compression: Compression) -> Call<'_> {
+    /// Returns the same call with this metadata, and without its message, its credential and its refusal.
+    pub(crate) fn call_with(&self, metadata: Metadata, compression: Compression) -> Call<'_> {
         Call {
             head: Head { format: self.format, compression, metadata, ..Head::default() },
             timeout: self.timeout,
-            ..Call::new(&self.service, &self.method, self.format, body)
+            ..Call::new(&self.service, &self.method, self.format, Bytes::new())
         }
     }
 

@@ -777,7 +777,8 @@ impl Server {
         let malformed = (framed.compressed && compression == Compression::None).then(compressed_without_name);
         let credential = credential(request, self.config.trust_connection);
         let malformed = malformed.or_else(|| request.refusal());
-        let call = Call { malformed, credential, ..request.call_with(metadata, framed.body, compression) };
+        let call =
+            Call { body: framed.body, malformed, credential, ..request.call_with(metadata, compression) };
         ServerEvent::Call(call, Ticket { connect: request.dialect.connect(), ..Ticket::new(stream) })
     }
 
@@ -788,8 +789,7 @@ impl Server {
         let request = &**request;
         let credential = credential(request, self.config.trust_connection);
         let malformed = request.refusal();
-        let call = request.call_with(metadata, Bytes::new(), request.compression);
-        let call = Call { malformed, credential, ..call };
+        let call = Call { malformed, credential, ..request.call_with(metadata, request.compression) };
         let connect = request.dialect.connect();
         ServerEvent::Open(call, Ticket { connect, ..Ticket::new(stream) }, id(stream))
     }
