@@ -12,6 +12,7 @@ use super::dialect::Dialect;
 use super::outgoing::{Outgoing, ResponseEnd, not_one};
 use super::{block, coding, frame, metadata, status, timeout};
 use crate::grpc::connect::UnaryMethod;
+use crate::grpc::connect::answer::dialect;
 use crate::grpc::connect::client as connect;
 use crate::http::connect_kind::Kind;
 use crate::http::h2::hpack::{Fields, Indexing};
@@ -299,7 +300,7 @@ impl Client {
         });
         let stream = self.http.open(&block, !request.has_body(), out);
         let (written, limit) = ((call.head.format, sends), self.config.limits.message);
-        self.record(stream, call, Outgoing::new(id, is_stream, written, Dialect::Connect(kind), limit));
+        self.record(stream, call, Outgoing::new(id, is_stream, written, dialect(kind), limit));
         if is_stream {
             self.streams.insert(id, stream);
         } else if request.has_body() {
@@ -456,7 +457,7 @@ impl Client {
     fn head(&mut self, stream: u32, fields: &Arc<Fields>, end: bool) -> Option<ClientEvent> {
         let call = self.calls.get_mut(&stream)?;
         let begun = call.read_head(fields, end);
-        if end && call.is_connect() {
+        if end && call.is_framed() {
             match begun {
                 Ok(()) => call.body_ended(),
                 Err(status) => call.end = Some(ResponseEnd::failed(status)),

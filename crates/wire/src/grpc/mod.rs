@@ -14,6 +14,7 @@ pub(crate) mod timeout;
 pub(crate) mod base64;
 pub(crate) mod dialect;
 pub(crate) mod frame;
+pub(crate) mod framing;
 pub(crate) mod trailers;
 
 pub(crate) mod block;

@@ -13,6 +13,7 @@ use polyrpc_core::{
 };
 
 use crate::grpc::connect::UnaryMethod;
+use crate::grpc::connect::answer::dialect as dialect_of;
 use crate::grpc::connect::client as connect;
 use crate::grpc::dialect::Dialect;
 use crate::grpc::outgoing::{Outgoing, ResponseEnd, not_one};
@@ -198,7 +199,7 @@ impl Client {
         if kind == Kind::Unary {
             out.body(request.body);
         }
-        let dialect = (Dialect::Connect(kind), self.config.limits.message);
+        let dialect = (dialect_of(kind), self.config.limits.message);
         self.sent(id, kind == Kind::Stream, (call.head.format, sends), dialect);
         Ok(())
     }

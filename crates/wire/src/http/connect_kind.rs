@@ -14,24 +14,9 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Whether the body of a request is one message without a prefix.
-    pub(crate) fn is_sole(self) -> bool {
-        self != Self::Stream
-    }
-
     /// Whether each message of a response is text on a line of its own.
     pub(crate) fn is_text(self) -> bool {
         matches!(self, Self::Lines | Self::Events)
-    }
-
-    /// Returns the content type of bodies in this format.
-    pub(crate) fn content_type(self, format: Format) -> Vec<u8> {
-        match self {
-            Self::Unary => [b"application/", name(format)].concat(),
-            Self::Stream => [b"application/connect+", name(format)].concat(),
-            Self::Lines => NDJSON.to_vec(),
-            Self::Events => EVENT_STREAM.to_vec(),
-        }
     }
 }
 
@@ -90,8 +75,8 @@ pub(crate) const STREAM: &[u8] = b"application/connect+";
 /// A shorter `Accept` field contains no known type.
 pub(crate) const SHORTEST: usize = EVENT_STREAM.len();
 
-const NDJSON: &[u8] = b"application/x-ndjson";
-const EVENT_STREAM: &[u8] = b"text/event-stream";
+pub(crate) const NDJSON: &[u8] = b"application/x-ndjson";
+pub(crate) const EVENT_STREAM: &[u8] = b"text/event-stream";
 
 /// The content types of a POST that Connect accepts, for a client that used another.
 pub(crate) const ACCEPTED_POST: &str =

@@ -114,13 +114,13 @@ impl H1Request {
 
     /// Whether it is a Connect call.
     pub(super) fn is_connect(&self) -> bool {
-        matches!(self.grpc.as_deref(), Some(Ok(call)) if call.dialect.connect().is_some())
+        matches!(self.grpc.as_deref(), Some(Ok(call)) if call.dialect.framing().is_some())
     }
 
     /// Treats a Connect call as plain HTTP if it may not be made by Connect.
     pub(super) fn settle(&mut self, config: &ServerConfig) {
         if let Some(Ok(call)) = self.grpc.as_deref()
-            && call.dialect.connect().is_some()
+            && call.dialect.framing().is_some()
             && !connect::is_allowed(config, &self.inner, call)
         {
             self.grpc = None;

@@ -7,6 +7,7 @@ use polyrpc_payload::compress;
 
 use super::query;
 use crate::grpc::coding;
+use crate::grpc::framing::Framing as _;
 use crate::http::connect_kind::Kind;
 use crate::http::path::check_name;
 

@@ -3,10 +3,11 @@
 use bytes::Bytes;
 use polyrpc_core::{Compression, Format, Json, ReceivedMetadata, Status};
 
+use super::answer::dialect;
 use super::query::{self, unknown_compression};
 use crate::grpc::coding;
-use crate::grpc::dialect::Dialect;
-use crate::grpc::request::{ConnectExtra as Extra, Request, field, two_credentials};
+use crate::grpc::framing::Framing as _;
+use crate::grpc::request::{Request, RequestExtra, field, two_credentials};
 use crate::http;
 use crate::http::connect_kind::{self as kind, Kind};
 use crate::http::mapping::request::Method;
@@ -32,10 +33,10 @@ pub(crate) fn is_call(method: Method, query: &str, content_type: Option<&[u8]>) 
 #[cold]
 pub(crate) fn read<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clone) -> Option<Request> {
     let Shape { kind, format, path, compression, message, refusal } = Shape::read(fields.clone())?;
-    let mut request = Request::bare(Dialect::Connect(kind), format);
+    let mut request = Request::bare(dialect(kind), format);
     request.name(path).ok()?;
-    (request.compression, request.takes_one) = (compression, kind.is_sole());
-    let mut extra = Extra { message, refusal };
+    (request.compression, request.takes_one) = (compression, kind.has_bare_request());
+    let mut extra = RequestExtra { message, refusal };
     let mut metadata = ReceivedMetadata::default();
     for (name, value) in fields {
         if let Err(status) = read_field(&mut request, kind, (name, value), &mut metadata) {
@@ -44,7 +45,7 @@ pub(crate) fn read<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clon
     }
     request.metadata = metadata.into_metadata();
     if extra.message.is_some() || extra.refusal.is_some() {
-        request.connect = Some(Box::new(extra));
+        request.extra = Some(Box::new(extra));
     }
     Some(request)
 }

@@ -606,8 +606,7 @@ impl Server {
 }
 
 fn found(stream: u32, call: Call<'static>, form: ResponseReader, responding: ResponseContext) -> CallEvent {
-    let http = Some(Box::new(OwedResponse { form, responding }));
-    CallEvent::Http(Box::new((call, Ticket { http, ..Ticket::new(stream) })))
+    CallEvent::Http(Box::new((call, Ticket::of_http(stream, OwedResponse { form, responding }))))
 }
 
 /// Fields of a malformed request that determine the form of its response.
