@@ -6,24 +6,25 @@ use polyrpc_core::{Call, Compression, Format, Metadata, Status};
 
 use super::response::Response;
 use super::{frame, status};
-use crate::grpc::dialect::Dialect;
 use crate::grpc::framing::{Framing, ResponseBody, ResponseDecoder, WholeResponse};
 use crate::grpc::{coding, metadata};
 use crate::http::connect_kind::{EVENT_STREAM, Kind, NDJSON, name};
 use crate::http::head::WriteHead;
 
-/// Returns the dialect of a call of this kind.
-pub(crate) fn dialect(kind: Kind) -> Dialect {
-    static UNARY: Kind = Kind::Unary;
-    static STREAM: Kind = Kind::Stream;
-    static LINES: Kind = Kind::Lines;
-    static EVENTS: Kind = Kind::Events;
-    Dialect::Framed(match kind {
-        Kind::Unary => &UNARY,
-        Kind::Stream => &STREAM,
-        Kind::Lines => &LINES,
-        Kind::Events => &EVENTS,
-    })
+impl Kind {
+    /// Returns the framing of a call of this kind.
+    pub(crate) fn framing(self) -> &'static dyn Framing {
+        static UNARY: Kind = Kind::Unary;
+        static STREAM: Kind = Kind::Stream;
+        static LINES: Kind = Kind::Lines;
+        static EVENTS: Kind = Kind::Events;
+        match self {
+            Self::Unary => &UNARY,
+            Self::Stream => &STREAM,
+            Self::Lines => &LINES,
+            Self::Events => &EVENTS,
+        }
+    }
 }
 
 impl Framing for Kind {

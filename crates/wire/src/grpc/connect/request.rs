@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use polyrpc_core::{Compression, Format, Json, ReceivedMetadata, Status};
 
-use super::answer::dialect;
 use super::query::{self, unknown_compression};
 use crate::grpc::coding;
+use crate::grpc::dialect::Dialect;
 use crate::grpc::framing::Framing as _;
 use crate::grpc::request::{Request, RequestExtra, field, two_credentials};
 use crate::http;
@@ -33,7 +33,7 @@ pub(crate) fn is_call(method: Method, query: &str, content_type: Option<&[u8]>) 
 #[cold]
 pub(crate) fn read<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clone) -> Option<Request> {
     let Shape { kind, format, path, compression, message, refusal } = Shape::read(fields.clone())?;
-    let mut request = Request::bare(dialect(kind), format);
+    let mut request = Request::bare(Dialect::Framed(kind.framing()), format);
     request.name(path).ok()?;
     (request.compression, request.takes_one) = (compression, kind.has_bare_request());
     let mut extra = RequestExtra { message, refusal };
