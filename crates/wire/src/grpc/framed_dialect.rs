@@ -1,5 +1,6 @@
 use polyrpc_core::protocol::Parameters;
 
+use super::request_reader::RequestReader;
 use super::request_writer::ClientFraming;
 
 /// A dialect with a framing of its own, as gRPC lists it.
@@ -8,4 +9,6 @@ pub(crate) struct FramedDialect {
     pub(crate) scheme: &'static str,
     /// Returns the framing of a client's calls that the parameters of a URL select.
     pub(crate) client: fn(&Parameters) -> ClientFraming,
+    /// Reads its requests on a server.
+    pub(crate) reader: &'static dyn RequestReader,
 }

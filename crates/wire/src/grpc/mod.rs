@@ -5,6 +5,9 @@
 //! `frame.rs` frames messages; `outgoing.rs` assembles responses. `metadata.rs`, `timeout.rs` and `coding.rs` handle
 //! single headers, `status.rs` failures. `dialect.rs` distinguishes gRPC-Web from gRPC; `base64.rs` and `trailers.rs`
 //! decode the text and the trailers of its bodies. `invariants.rs` asserts invariants.
+//!
+//! `framing.rs`, `request_reader.rs` and `request_writer.rs` are the traits of a dialect with a framing of its own,
+//! `framed_dialect.rs` is its entry in the list of them.
 
 pub(crate) mod coding;
 pub(crate) mod metadata;
@@ -21,6 +24,7 @@ pub(crate) mod block;
 pub(crate) mod incoming;
 pub(crate) mod outgoing;
 pub(crate) mod request;
+pub(crate) mod request_reader;
 
 mod client;
 pub(crate) mod request_writer;
@@ -43,7 +47,7 @@ use polyrpc_core::protocol::{
 use polyrpc_core::{Carrier, Descriptor};
 
 /// The dialects with a framing of their own. Their schemes and parameters are in the descriptor, too.
-static FRAMED: &[FramedDialect] = &[connect::DIALECT];
+pub(crate) static FRAMED: &[FramedDialect] = &[connect::DIALECT];
 
 /// Descriptor of the protocol, with its dialects as further schemes.
 pub static DESCRIPTOR: Descriptor = Descriptor {

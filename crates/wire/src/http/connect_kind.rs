@@ -69,6 +69,11 @@ pub(crate) fn from_accept(accept: &[u8]) -> Option<Kind> {
     })
 }
 
+/// Whether a content type is that of a stream, in whatever format.
+pub(crate) fn is_stream(content_type: &[u8]) -> bool {
+    content_type.get(..STREAM.len()).is_some_and(|start| start.eq_ignore_ascii_case(STREAM))
+}
+
 /// Prefix of the content types of streams.
 pub(crate) const STREAM: &[u8] = b"application/connect+";
 

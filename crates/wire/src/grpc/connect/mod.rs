@@ -23,8 +23,11 @@ use super::framed_dialect::FramedDialect;
 pub const SCHEME: &str = "connect";
 
 /// What gRPC knows of the protocol.
-pub(super) const DIALECT: FramedDialect =
-    FramedDialect { scheme: SCHEME, client: |parameters| UnaryMethod::selected_by(parameters).into() };
+pub(super) const DIALECT: FramedDialect = FramedDialect {
+    scheme: SCHEME,
+    client: |parameters| UnaryMethod::selected_by(parameters).into(),
+    reader: &request::Reader,
+};
 
 /// Parameter of URLs that selects the [`UnaryMethod`].
 pub(super) const HTTP_METHOD: Parameter = Parameter {

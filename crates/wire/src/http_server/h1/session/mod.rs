@@ -31,6 +31,7 @@ use crate::http::mapping::config::ServerConfig;
 use crate::http::mapping::request::Method;
 use crate::http::mapping::request_kind::{self, BatchCalls, Names, RPCX_PATH, RequestKind};
 use crate::http::mapping::{browser, rejection};
+use crate::http_server::answer::write as write_answer;
 use crate::http_server::request::H1Request;
 use crate::http_server::{Upgrade, upgrade};
 use crate::{json_rpc, net_rpc};
@@ -352,10 +353,7 @@ impl Server {
         let head = inbox.split_to(end).freeze();
         // A body for the HTTP fallback may have any length.
         let limit = if self.config.own.is_some() { usize::MAX } else { limits.message };
-        let request = H1Request::parse(&head, limit).map(|mut request| {
-            request.settle(&self.config);
-            request
-        });
+        let request = H1Request::parse(&head, limit).map(|request| request.settled(&self.config));
         match request {
             Ok(request) if self.config.own.is_some() => self.handle_or_hand_out(request, &head, inbox, out),
             Ok(request) => self.take(request, end, inbox, out),
@@ -679,7 +677,7 @@ impl Server {
             self.unreported_refusals.record(cause);
         }
         let config = &self.config;
-        self.order.respond(exchange, out, |head| answer.write(config, head));
+        self.order.respond(exchange, out, |head| write_answer(answer, config, head));
         Step::Next
     }
 

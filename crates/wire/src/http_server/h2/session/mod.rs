@@ -668,7 +668,7 @@ impl Server {
         }
         let mut request = match Request::read(fields.iter()) {
             Ok(request) => request,
-            Err(unfit) => self.connect(fields).ok_or(unfit)?,
+            Err(unfit) => self.framed_call(fields).ok_or(unfit)?,
         };
         request.takes_one |= self.config.methods.has(&request.service, &request.method);
         let request = Arc::new(request);
@@ -683,10 +683,10 @@ impl Server {
         *takes_one || self.config.methods.others_take_one(service, method, metadata)
     }
 
-    /// Returns the Connect call that a head describes.
+    /// Returns the call that a head describes in a dialect with a framing of its own.
     #[cold]
-    fn connect(&self, fields: &Fields) -> Option<Request> {
-        request::connect_of_h2(fields, self.config.gateway.as_ref()?)
+    fn framed_call(&self, fields: &Fields) -> Option<Request> {
+        request::framed_call(fields, self.config.gateway.as_ref()?)
     }
 
     /// Handles a complete request, which is usually one message.
