@@ -4,28 +4,12 @@ use bytes::Bytes;
 use polyrpc_core::session::NotFound;
 use polyrpc_core::{Call, Compression, Format, Metadata, Status};
 
+use super::kind::{EVENT_STREAM, Kind, NDJSON, name};
 use super::response::Response;
 use super::{frame, status};
 use crate::grpc::framing::{Framing, ResponseBody, ResponseDecoder, WholeResponse};
 use crate::grpc::{coding, metadata};
-use crate::http::connect_kind::{EVENT_STREAM, Kind, NDJSON, name};
 use crate::http::head::WriteHead;
-
-impl Kind {
-    /// Returns the framing of a call of this kind.
-    pub(crate) fn framing(self) -> &'static dyn Framing {
-        static UNARY: Kind = Kind::Unary;
-        static STREAM: Kind = Kind::Stream;
-        static LINES: Kind = Kind::Lines;
-        static EVENTS: Kind = Kind::Events;
-        match self {
-            Self::Unary => &UNARY,
-            Self::Stream => &STREAM,
-            Self::Lines => &LINES,
-            Self::Events => &EVENTS,
-        }
-    }
-}
 
 impl Framing for Kind {
     fn content_type(&self, format: Format) -> Vec<u8> {

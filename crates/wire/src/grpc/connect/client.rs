@@ -5,10 +5,10 @@ use polyrpc_core::protocol::Parameters;
 use polyrpc_core::{Call, Compression, Fault, Metadata, Retry, Status};
 use polyrpc_payload::compress;
 
+use super::kind::Kind;
 use super::query;
 use crate::grpc::coding;
 use crate::grpc::request_writer::{ClientFraming, FramedRequest, RequestBody, RequestWriter};
-use crate::http::connect_kind::Kind;
 use crate::http::h2::hpack::Indexing;
 use crate::http::path::check_name;
 

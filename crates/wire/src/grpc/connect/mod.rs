@@ -3,6 +3,7 @@
 #![doc = include_str!("README.md")]
 
 pub(crate) mod frame;
+pub(crate) mod kind;
 pub(crate) mod status;
 
 pub(crate) mod query;

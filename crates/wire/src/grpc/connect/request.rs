@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use polyrpc_core::{Compression, Format, Json, ReceivedMetadata, Status};
 
+use super::kind::{self, Kind};
 use super::query::{self, unknown_compression};
 use crate::grpc::coding;
 use crate::grpc::dialect::Dialect;
 use crate::grpc::framing::Framing as _;
 use crate::grpc::request::{Request, RequestExtra, field, two_credentials};
 use crate::grpc::request_reader::{Hint, RequestReader};
-use crate::http::connect_kind::{self as kind, Kind};
 use crate::http::h2::hpack::Fields;
 use crate::http::mapping::text::milliseconds;
 

@@ -7,10 +7,10 @@ use polyrpc_core::{
 };
 use polyrpc_payload::compress;
 
+use super::kind::{self, Kind};
 use super::{frame, status};
 use crate::grpc::framing::{BodyContent, CallResult, ResponseDecoder};
 use crate::grpc::{coding, metadata};
-use crate::http::connect_kind::{self as kind, Kind};
 use crate::http::h2::hpack::Fields;
 
 /// State of a response.

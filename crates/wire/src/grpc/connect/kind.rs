@@ -1,5 +1,7 @@
 use polyrpc_core::{Format, Json};
 
+use crate::grpc::framing::Framing;
+
 /// How the messages of a Connect call are framed in the bodies of its request and its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -14,6 +16,20 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// Returns the framing of a call of this kind.
+    pub(crate) fn framing(self) -> &'static dyn Framing {
+        static UNARY: Kind = Kind::Unary;
+        static STREAM: Kind = Kind::Stream;
+        static LINES: Kind = Kind::Lines;
+        static EVENTS: Kind = Kind::Events;
+        match self {
+            Self::Unary => &UNARY,
+            Self::Stream => &STREAM,
+            Self::Lines => &LINES,
+            Self::Events => &EVENTS,
+        }
+    }
+
     /// Whether each message of a response is text on a line of its own.
     pub(crate) fn is_text(self) -> bool {
         matches!(self, Self::Lines | Self::Events)
