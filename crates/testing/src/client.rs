@@ -51,7 +51,8 @@ pub fn grpc_web_client(input: &[u8]) {
 pub fn connect_client(input: &[u8]) {
     let new = |manner: Manner| {
         let method = if manner.has(JSON_RPC) { UnaryMethod::Get } else { UnaryMethod::Post };
-        let config = grpc_web::ClientConfig { limits: LIMITS, connect: Some(method), ..<_>::default() };
+        let config =
+            grpc_web::ClientConfig { limits: LIMITS, framing: Some(method.into()), ..<_>::default() };
         let mut client = grpc_web::Client::new(config);
         if manner.has(OPENS) {
             let call = Call::new("example.EchoService", "Echo", Format::Protobuf, Bytes::new());

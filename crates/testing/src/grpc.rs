@@ -430,7 +430,7 @@ impl ClientConnection {
             authority: "me".into(),
             tls: false,
             web: manner.has(WEB),
-            connect: None,
+            framing: None,
             credential: None,
         });
         let (inbox, out, observed) = (BytesMut::new(), Outbox::new(), Observed::default());

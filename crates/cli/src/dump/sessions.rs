@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use polyrpc_core::session::Client;
-use polyrpc_core::{Detection, Limits};
+use polyrpc_core::{Detection, Limits, protocol};
 use polyrpc_wire::http::h2;
 use polyrpc_wire::net_rpc::{CONNECT_PATH, Codec};
 use polyrpc_wire::rest_rpc::Version;
@@ -112,14 +112,14 @@ fn new_observer(
                 lenient: true,
                 ..Default::default()
             }));
-            let web = |connect: bool| {
-                let connect = connect.then(grpc::connect::UnaryMethod::default);
+            let web = |scheme| {
+                let framing = grpc::client_framing(&protocol::Dialect::new(scheme));
                 let authority = String::new();
                 grpc_web::Client::new(grpc_web::ClientConfig {
                     limits: limits.clone(),
                     authority,
                     credential: None,
-                    connect,
+                    framing,
                 })
             };
             let client: Box<dyn Client> = match dialect {
@@ -131,8 +131,8 @@ fn new_observer(
                     let config = http::ClientConfig { json_rpc: true, ..Default::default() };
                     Box::new(http::Client::new(config))
                 }
-                Dialect::GrpcWeb => Box::new(web(false)),
-                Dialect::Connect => Box::new(web(true)),
+                Dialect::GrpcWeb => Box::new(web(grpc::WEB)),
+                Dialect::Connect => Box::new(web("connect")),
             };
             let is_connect = matches!(dialect, Dialect::Connect);
             let observer = Observer::new(protocol, server, client, Matching::SameCalls, budget);
@@ -182,7 +182,7 @@ fn client_of_grpc() -> grpc::ClientConfig {
         authority: "captured".to_owned(),
         tls: false,
         web: false,
-        connect: None,
+        framing: None,
         credential: None,
     }
 }

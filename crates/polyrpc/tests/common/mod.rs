@@ -387,7 +387,7 @@ fn session(protocol: Protocol) -> Box<dyn Session + Send> {
             authority: "test".into(),
             tls: false,
             web: false,
-            connect: None,
+            framing: None,
             credential: None,
         })),
         Protocol::Http => {

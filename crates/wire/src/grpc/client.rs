@@ -10,10 +10,8 @@ use polyrpc_core::{
 
 use super::dialect::Dialect;
 use super::outgoing::{Outgoing, ResponseEnd, not_one};
+use super::request_writer::{ClientFraming, RequestBody};
 use super::{block, coding, frame, metadata, status, timeout};
-use crate::grpc::connect::UnaryMethod;
-use crate::grpc::connect::client as connect;
-use crate::http::connect_kind::Kind;
 use crate::http::h2::hpack::{Fields, Indexing};
 use crate::http::h2::{self, Connection, ErrorCode};
 use crate::http::path::check_http2_names;
@@ -31,8 +29,8 @@ pub struct ClientConfig {
     pub tls: bool,
     /// Calls use gRPC-Web.
     pub web: bool,
-    /// Calls use Connect; unary ones use this HTTP method.
-    pub connect: Option<UnaryMethod>,
+    /// Calls use this framing instead.
+    pub framing: Option<ClientFraming>,
     /// Credential of the caller, sent as `authorization` if the call has none of its own.
     pub credential: Option<Bytes>,
 }
@@ -99,8 +97,8 @@ impl Client {
 
 impl session::Client for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
-        if let Some(method) = self.config.connect {
-            return self.request_connect(id, &call, method, Kind::Unary, out);
+        if let Some(framing) = self.config.framing {
+            return self.request_framed(id, &call, framing, false, out);
         }
         let message = call.body.clone();
         let stream = self.request(id, &call, false, out)?;
@@ -178,8 +176,8 @@ impl session::Client for Client {
 
 impl session::client::Streaming for Client {
     fn open(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
-        match self.config.connect {
-            Some(method) => self.request_connect(id, &call, method, Kind::Stream, out),
+        match self.config.framing {
+            Some(framing) => self.request_framed(id, &call, framing, true, out),
             None => self.request(id, &call, true, out).map(drop),
         }
     }
@@ -264,31 +262,30 @@ impl Client {
         Ok(sends)
     }
 
-    /// Sends a Connect request: all of it if the call is unary, otherwise its head.
+    /// Sends a request in another framing: all of it if the call is unary, otherwise its head.
     #[cold]
-    fn request_connect(
+    fn request_framed(
         &mut self,
         id: CallId,
         call: &Call<'_>,
-        method: UnaryMethod,
-        kind: Kind,
+        framing: ClientFraming,
+        is_stream: bool,
         out: &mut Outbox,
     ) -> Result<(), Status> {
         let sends = self.check(call)?;
-        let request = connect::Request::new(call, kind, method, sends)?;
-        let is_stream = kind == Kind::Stream;
+        let request = framing.writer().request(call, is_stream, sends)?;
+        let has_body = !matches!(request.body, RequestBody::None);
         let encoder = self.http.encoder();
         let mut block = Vec::with_capacity(256);
         encoder.begin(&mut block);
-        let target = if request.has_body() { Indexing::Likely } else { Indexing::Unlikely };
+        let target = if has_body { Indexing::Likely } else { Indexing::Unlikely };
         let scheme: &[u8] = if self.config.tls { b"https" } else { b"http" };
-        encoder.field(b":method", request.method().as_bytes(), Indexing::Likely, &mut block);
+        encoder.field(b":method", request.method.as_bytes(), Indexing::Likely, &mut block);
         encoder.field(b":scheme", scheme, Indexing::Likely, &mut block);
         encoder.field(b":path", request.target.as_bytes(), target, &mut block);
         encoder.field(b":authority", self.config.authority.as_bytes(), Indexing::Likely, &mut block);
         encoder.field(b"user-agent", USER_AGENT, Indexing::Likely, &mut block);
-        request.fields(call, |name, value| {
-            let indexing = if name == b"connect-timeout-ms" { Indexing::Unlikely } else { Indexing::Likely };
+        framing.writer().fields(&request, call, &mut |name, value, indexing| {
             encoder.field(name, value, indexing, &mut block);
         });
         if let Some(credential) = credential(&call.credential, &self.config.credential) {
@@ -297,13 +294,15 @@ impl Client {
         metadata::write(&call.head.metadata, |name, value| {
             encoder.field(name, value, indexing(name), &mut block);
         });
-        let stream = self.http.open(&block, !request.has_body(), out);
+        let stream = self.http.open(&block, !has_body, out);
         let (written, limit) = ((call.head.format, sends), self.config.limits.message);
-        self.record(stream, call, Outgoing::new(id, is_stream, written, Dialect::Connect(kind), limit));
+        let dialect = Dialect::Framed(request.framing);
+        self.record(stream, call, Outgoing::new(id, is_stream, written, dialect, limit));
         if is_stream {
             self.streams.insert(id, stream);
-        } else if request.has_body() {
-            self.http.data(stream, &[], request.body, true, out);
+        }
+        if let RequestBody::Message(body) = request.body {
+            self.http.data(stream, &[], body, true, out);
         }
         Ok(())
     }
@@ -456,7 +455,7 @@ impl Client {
     fn head(&mut self, stream: u32, fields: &Arc<Fields>, end: bool) -> Option<ClientEvent> {
         let call = self.calls.get_mut(&stream)?;
         let begun = call.read_head(fields, end);
-        if end && call.is_connect() {
+        if end && call.is_framed() {
             match begun {
                 Ok(()) => call.body_ended(),
                 Err(status) => call.end = Some(ResponseEnd::failed(status)),

@@ -1,6 +1,8 @@
-use polyrpc_core::Format;
+use polyrpc_core::session::NotFound;
+use polyrpc_core::{Call, Format, Status};
 
-use crate::http::connect_kind::Kind;
+use super::framing::{Framing, ResponseBody};
+use super::status;
 
 /// Encoding of gRPC's messages and status in an HTTP body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,8 +14,8 @@ pub(crate) enum Dialect {
     Web,
     /// Like [`Web`](Self::Web), with the whole body in base64.
     WebText,
-    /// Framing of Connect.
-    Connect(Kind),
+    /// A framing of its own.
+    Framed(&'static dyn Framing),
 }
 
 impl Dialect {
@@ -28,8 +30,8 @@ impl Dialect {
     /// Returns the content type of responses in this dialect. gRPC-Web always names the format, gRPC only if it is not
     /// the default (PROTOCOL-WEB.md of grpc/grpc).
     pub(crate) fn content_type(self, format: Format) -> Vec<u8> {
-        if let Self::Connect(kind) = self {
-            return kind.content_type(format);
+        if let Self::Framed(framing) = self {
+            return framing.content_type(format);
         }
         let suffix = match format {
             Format::Protobuf | Format::ProtoText | Format::Other(_) if self != Self::Native => &b"+proto"[..],
@@ -49,24 +51,46 @@ impl Dialect {
 
     fn name(self) -> &'static [u8] {
         match self {
-            Self::Native => b"",
+            Self::Native | Self::Framed(_) => b"",
             Self::Web => b"-web",
             Self::WebText => b"-web-text",
-            Self::Connect(_) => b"",
         }
     }
 
-    /// Returns the framing of Connect, or `None` for another dialect.
-    pub(crate) fn connect(self) -> Option<Kind> {
+    /// Returns the framing, if it is neither gRPC's nor gRPC-Web's.
+    pub(crate) fn framing(self) -> Option<&'static dyn Framing> {
         match self {
-            Self::Connect(kind) => Some(kind),
+            Self::Framed(framing) => Some(framing),
             Self::Native | Self::Web | Self::WebText => None,
         }
     }
 
     /// Whether the body of a request is one message without a prefix.
-    pub(crate) fn is_sole(self) -> bool {
-        matches!(self, Self::Connect(kind) if kind.is_sole())
+    pub(crate) fn has_bare_request(self) -> bool {
+        matches!(self, Self::Framed(framing) if framing.has_bare_request())
+    }
+
+    /// Returns the form of a response's body.
+    pub(crate) fn response_body(self) -> ResponseBody {
+        self.framing().map_or(ResponseBody::Framed, |framing| framing.response_body())
+    }
+
+    /// Whether a response that ends like this, and may have `begun`, is sent as a whole.
+    pub(crate) fn is_whole(self, begun: bool, failure: Option<&Status>) -> bool {
+        match self.response_body() {
+            ResponseBody::Framed => false,
+            ResponseBody::Text => !begun && failure.is_some(),
+            ResponseBody::Message => true,
+        }
+    }
+
+    /// Returns the failure of a call to an unknown service or method.
+    #[cold]
+    pub(crate) fn not_found(self, call: &Call<'_>, missing: NotFound) -> Status {
+        match self.framing() {
+            Some(framing) => framing.not_found(call, missing),
+            None => status::unknown(call, missing),
+        }
     }
 }
 

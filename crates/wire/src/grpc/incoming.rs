@@ -17,7 +17,7 @@ pub(crate) struct Incoming {
     /// The body is not valid base64.
     undecodable_body: bool,
     /// Received part of a body that is one message without a prefix.
-    sole: Option<Vec<u8>>,
+    bare: Option<Vec<u8>>,
     compression: Compression,
     ended: bool,
 }
@@ -39,7 +39,7 @@ impl Incoming {
             assembler: Assembler::default(),
             text: (dialect == Dialect::WebText).then(Decoder::default),
             undecodable_body: false,
-            sole: dialect.is_sole().then(Vec::new),
+            bare: dialect.has_bare_request().then(Vec::new),
             compression,
             ended: false,
         }
@@ -48,9 +48,9 @@ impl Incoming {
     /// Adds a piece; returns how many of its bytes are overhead rather than message bytes.
     pub(crate) fn push(&mut self, piece: Bytes) -> usize {
         let Some(decoder) = &mut self.text else {
-            match &mut self.sole {
+            match &mut self.bare {
                 None => self.assembler.push(piece),
-                Some(sole) => append(sole, &piece),
+                Some(bare) => append(bare, &piece),
             }
             return 0;
         };
@@ -83,23 +83,23 @@ impl Incoming {
 
     /// Number of message bytes that were not returned yet.
     pub(crate) fn held(&self) -> usize {
-        self.assembler.held() + self.sole.as_ref().map_or(0, Vec::len)
+        self.assembler.held() + self.bare.as_ref().map_or(0, Vec::len)
     }
 
     /// Bytes before each message.
     pub(crate) fn prefix(&self) -> usize {
-        if self.sole.is_some() { 0 } else { PREFIX }
+        if self.bare.is_some() { 0 } else { PREFIX }
     }
 
     /// Returns the next message, of at most `limit` bytes.
     pub(crate) fn next(&mut self, limit: usize) -> Result<Next, Status> {
-        if let Some(sole) = &mut self.sole {
-            return match sole.len() {
+        if let Some(bare) = &mut self.bare {
+            return match bare.len() {
                 length if length > limit => Err(malformed_frame(MalformedFrame::TooLong { length, limit })),
                 _ if !self.ended => Ok(Next::Wait),
                 length => {
-                    let body = Bytes::from(std::mem::take(sole));
-                    self.sole = None;
+                    let body = Bytes::from(std::mem::take(bare));
+                    self.bare = None;
                     let compression = if length == 0 { Compression::None } else { self.compression };
                     Ok(Next::Message(Message { body, compression }))
                 }

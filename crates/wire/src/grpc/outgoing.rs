@@ -8,10 +8,9 @@ use polyrpc_payload::compress;
 
 use super::dialect::Dialect;
 use super::frame::{Assembler, MalformedFrame, PREFIX};
+use super::framing::{BodyContent, ResponseDecoder};
 use super::incoming::malformed_frame;
 use super::{block, coding, metadata, request, status, trailers};
-use crate::grpc::connect::frame as connect;
-use crate::grpc::connect::response::{Response, ResponseKind};
 use crate::http::h2::hpack::Fields;
 
 /// A call whose response is not complete yet.
@@ -39,10 +38,15 @@ pub(crate) struct Outgoing {
     /// Bytes that the connection counts as held for it.
     pub(crate) counted: usize,
     pub(crate) end: Option<ResponseEnd>,
-    /// The call uses gRPC-Web.
-    web: Option<Box<WebResponse>>,
-    /// The call uses Connect.
-    connect: Option<Box<Response>>,
+    /// State that gRPC's own responses do not have.
+    dialect: Option<Box<DialectState>>,
+}
+
+/// State of a response in another dialect than gRPC's own.
+#[derive(Debug)]
+enum DialectState {
+    Web(WebResponse),
+    Framed(Box<dyn ResponseDecoder>),
 }
 
 /// Additional state of a gRPC-Web response.
@@ -77,8 +81,11 @@ impl Outgoing {
         dialect: Dialect,
         limit: usize,
     ) -> Self {
-        let web =
-            || Box::new(WebResponse { limit, end_message: None, alone: None, came: false, ended: false });
+        let state = match dialect {
+            Dialect::Native => None,
+            Dialect::Web | Dialect::WebText => Some(DialectState::Web(WebResponse::new(limit))),
+            Dialect::Framed(framing) => Some(DialectState::Framed(framing.response_decoder(format, limit))),
+        };
         Self {
             id,
             streamed,
@@ -93,24 +100,23 @@ impl Outgoing {
             advanced: 0,
             counted: 0,
             end: None,
-            web: matches!(dialect, Dialect::Web | Dialect::WebText).then(web),
-            connect: dialect.connect().map(|kind| Box::new(Response::new(kind, format, limit))),
+            dialect: state.map(Box::new),
         }
     }
 
     /// Reads the response headers. They contain the outcome only if nothing follows (Trailers-Only).
     pub(crate) fn read_head(&mut self, fields: &Fields, end: bool) -> Result<(), Status> {
-        if let Some(connect) = &mut self.connect {
-            match connect.begin(fields, &mut self.head)? {
-                ResponseKind::Messages(compression) => (self.compression, self.begun) = (compression, true),
-                ResponseKind::Failure => {}
+        if let Some(decoder) = framed(&mut self.dialect) {
+            match decoder.read_head(fields, &mut self.head)? {
+                BodyContent::Messages(compression) => (self.compression, self.begun) = (compression, true),
+                BodyContent::Failure => {}
             }
             return Ok(());
         }
         let (mut http, mut format) = (0, None);
         let mut is_over = false;
         let mut received = ReceivedMetadata::default();
-        let dialect = if self.web.is_some() { Dialect::Web } else { Dialect::Native };
+        let dialect = if self.dialect.is_some() { Dialect::Web } else { Dialect::Native };
         for (name, value) in fields.iter() {
             match name {
                 b":status" => {
@@ -126,7 +132,7 @@ impl Outgoing {
             }
         }
         self.head.metadata = received.into_metadata();
-        if let Some(web) = &mut self.web
+        if let Some(web) = web(&mut self.dialect)
             && is_over
         {
             web.alone = ResponseEnd::read(fields);
@@ -147,29 +153,23 @@ impl Outgoing {
 
     /// Adds a piece of the response body.
     pub(crate) fn push(&mut self, piece: Bytes) {
-        if let Some(connect) = &mut self.connect
-            && !piece.is_empty()
-        {
-            let taken = match connect.is_unary() {
-                true => connect.push(&piece),
-                false => connect.check_end(),
-            };
-            if let Err(status) = taken {
-                self.begun = false;
-                self.end = Some(ResponseEnd::failed(status));
-                return;
-            }
-            if connect.is_unary() {
-                return;
-            }
-        }
-        if let Some(web) = &mut self.web
-            && !piece.is_empty()
-        {
-            web.came = true;
-            if web.end_message.take().is_some() {
-                self.end = Some(ResponseEnd::failed(behind_trailers()));
-                return;
+        match self.dialect.as_deref_mut().filter(|_| !piece.is_empty()) {
+            None => {}
+            Some(DialectState::Framed(decoder)) => match decoder.take(&piece) {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(status) => {
+                    self.begun = false;
+                    self.end = Some(ResponseEnd::failed(status));
+                    return;
+                }
+            },
+            Some(DialectState::Web(web)) => {
+                web.came = true;
+                if web.end_message.take().is_some() {
+                    self.end = Some(ResponseEnd::failed(behind_trailers()));
+                    return;
+                }
             }
         }
         self.assembler.push(piece);
@@ -180,48 +180,54 @@ impl Outgoing {
         if self.end.is_some() {
             return;
         }
-        if let Some(web) = &mut self.web {
-            web.ended = true;
-        }
-        self.end = Some(match &mut self.connect {
-            Some(connect) => {
-                let (result, trailers) = connect.end();
+        self.end = Some(match self.dialect.as_deref_mut() {
+            None => ResponseEnd::without_status(),
+            Some(DialectState::Web(web)) => {
+                web.ended = true;
+                ResponseEnd::without_status()
+            }
+            Some(DialectState::Framed(decoder)) => {
+                let (result, trailers) = decoder.body_ended();
                 ResponseEnd { result, trailers }
             }
-            None => ResponseEnd::without_status(),
         });
     }
 
     /// Handles HTTP trailers, which follow the whole response.
     pub(crate) fn trailers(&mut self, fields: &Fields) {
-        match self.connect {
-            Some(_) => self.body_ended(),
-            None => self.end = Some(ResponseEnd::read(fields).unwrap_or_else(ResponseEnd::without_status)),
+        match self.is_framed() {
+            true => self.body_ended(),
+            false => self.end = Some(ResponseEnd::read(fields).unwrap_or_else(ResponseEnd::without_status)),
         }
     }
 
-    /// Whether the call uses Connect.
-    pub(crate) fn is_connect(&self) -> bool {
-        self.connect.is_some()
+    /// Whether the call's dialect has a framing of its own.
+    pub(crate) fn is_framed(&self) -> bool {
+        matches!(self.dialect.as_deref(), Some(DialectState::Framed(_)))
+    }
+
+    /// Returns the decoder of a body that is one message without a prefix.
+    fn bare(&self) -> Option<&dyn ResponseDecoder> {
+        match self.dialect.as_deref() {
+            Some(DialectState::Framed(decoder)) if decoder.is_bare() => Some(&**decoder),
+            _ => None,
+        }
     }
 
     /// Bytes of messages that were not taken.
     pub(crate) fn held(&self) -> usize {
-        self.assembler.held() + self.connect.as_ref().map_or(0, |connect| connect.held())
+        self.assembler.held() + self.bare().map_or(0, |decoder| decoder.held())
     }
 
     /// Bytes before each message.
     pub(crate) fn prefix(&self) -> usize {
-        match &self.connect {
-            Some(connect) if connect.is_unary() => 0,
-            _ => PREFIX,
-        }
+        if self.bare().is_some() { 0 } else { PREFIX }
     }
 
     /// Returns the next message of the response.
     pub(crate) fn next(&mut self, limit: usize) -> Result<Option<Message>, Status> {
-        if let Some(connect) = self.connect.as_mut().filter(|connect| connect.is_unary()) {
-            return Ok(connect.message());
+        if let Some(decoder) = framed(&mut self.dialect).filter(|decoder| decoder.is_bare()) {
+            return Ok(decoder.message());
         }
         let framed = match self.assembler.next(limit) {
             Ok(Some(framed)) => framed,
@@ -239,14 +245,19 @@ impl Outgoing {
         Ok(Some(Message { body: framed.body, compression }))
     }
 
-    /// Handles a frame that is not a message: in gRPC-Web, it may be the trailers.
+    /// Handles a frame that is not a message: it may contain the result of the call.
     #[cold]
     fn no_message(&mut self, malformed: MalformedFrame) -> Result<(), Status> {
-        if self.connect.is_some() {
-            return self.end_of_stream(malformed);
+        match self.is_framed() {
+            true => self.end_of_stream(malformed),
+            false => self.trailers_frame(malformed),
         }
+    }
+
+    /// Reads the trailers of gRPC-Web.
+    fn trailers_frame(&mut self, malformed: MalformedFrame) -> Result<(), Status> {
         let (Some(web), MalformedFrame::Flag(flag @ (TRAILERS | COMPRESSED_TRAILERS))) =
-            (&mut self.web, malformed)
+            (web(&mut self.dialect), malformed)
         else {
             return Err(malformed_frame(malformed));
         };
@@ -267,20 +278,20 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Handles a frame that is not a message: in Connect, it may be the end of the stream.
-    #[cold]
+    /// Reads the last message of a stream, in a dialect with a framing of its own.
     fn end_of_stream(&mut self, malformed: MalformedFrame) -> Result<(), Status> {
-        let (Some(connect), MalformedFrame::Flag(flag @ (connect::END | connect::COMPRESSED_END))) =
-            (&mut self.connect, malformed)
-        else {
+        let (Some(decoder), MalformedFrame::Flag(flag)) = (framed(&mut self.dialect), malformed) else {
             return Err(malformed_frame(malformed));
         };
-        let Some(text) = self.assembler.frame(connect.limit()).map_err(malformed_frame)? else {
+        if !decoder.is_end(flag) {
+            return Err(malformed_frame(malformed));
+        }
+        let Some(text) = self.assembler.frame(decoder.limit()).map_err(malformed_frame)? else {
             return Ok(());
         };
-        connect.end_of_stream(flag, &text, self.compression)?;
+        decoder.read_end(flag, &text, self.compression)?;
         if !self.assembler.is_empty() {
-            connect.check_end()?;
+            decoder.check_end()?;
         }
         self.begun = false;
         Ok(())
@@ -288,12 +299,12 @@ impl Outgoing {
 
     /// Returns the outcome of the call; `None` if it has not ended.
     pub(crate) fn into_answer(self) -> Option<(CallId, Reply)> {
-        let ResponseEnd { result, trailers } = match (self.web, self.connect) {
-            (None, None) => self.end?,
-            (Some(web), _) => web.end(self.end?),
-            (None, Some(connect)) => {
-                let ResponseEnd { result, trailers } = self.end?;
-                let (result, trailers) = connect.into_end((result, trailers));
+        let end = self.end?;
+        let ResponseEnd { result, trailers } = match self.dialect.map(|state| *state) {
+            None => end,
+            Some(DialectState::Web(web)) => web.end(end),
+            Some(DialectState::Framed(decoder)) => {
+                let (result, trailers) = decoder.finish((end.result, end.trailers));
                 ResponseEnd { result, trailers }
             }
         };
@@ -312,7 +323,25 @@ impl Outgoing {
     }
 }
 
+fn framed(state: &mut Option<Box<DialectState>>) -> Option<&mut dyn ResponseDecoder> {
+    match state.as_deref_mut() {
+        Some(DialectState::Framed(decoder)) => Some(&mut **decoder),
+        Some(DialectState::Web(_)) | None => None,
+    }
+}
+
+fn web(state: &mut Option<Box<DialectState>>) -> Option<&mut WebResponse> {
+    match state.as_deref_mut() {
+        Some(DialectState::Web(web)) => Some(web),
+        Some(DialectState::Framed(_)) | None => None,
+    }
+}
+
 impl WebResponse {
+    fn new(limit: usize) -> Self {
+        Self { limit, end_message: None, alone: None, came: false, ended: false }
+    }
+
     /// Returns how a response ended whose connection reports `end`: by the trailers frame, or by the headers alone.
     fn end(self, end: ResponseEnd) -> ResponseEnd {
         match (self.ended, self.end_message, self.alone) {

@@ -24,14 +24,14 @@ pub(crate) struct Request {
     pub(crate) metadata: Metadata,
     /// The method takes a single message, as far as is known.
     pub(crate) takes_one: bool,
-    /// Additional data of a Connect call.
-    pub(crate) connect: Option<Box<ConnectExtra>>,
+    /// What only a dialect with a framing of its own has in its head.
+    pub(crate) extra: Option<Box<RequestExtra>>,
 }
 
-/// Data that only Connect calls have.
+/// What the head of a request may say beyond gRPC's.
 #[derive(Debug, Default)]
-pub(crate) struct ConnectExtra {
-    /// Message of a call by GET.
+pub(crate) struct RequestExtra {
+    /// The message, of a request without a body.
     pub(crate) message: Option<Bytes>,
     /// Reason to reject the call, once its method is known to exist.
     pub(crate) refusal: Option<Status>,
@@ -121,7 +121,7 @@ impl Request {
             credential: None,
             metadata: Metadata::new(),
             takes_one: false,
-            connect: None,
+            extra: None,
         }
     }
 
@@ -130,28 +130,28 @@ impl Request {
         match self.dialect {
             Dialect::Native | Dialect::Web => frame::single_message(body, limit),
             Dialect::WebText => None,
-            Dialect::Connect(kind) if kind.is_sole() => self.unframed_message(body, limit),
-            Dialect::Connect(_) => frame::single_message(body, limit),
+            Dialect::Framed(framing) if framing.has_bare_request() => self.bare_message(body, limit),
+            Dialect::Framed(_) => frame::single_message(body, limit),
         }
     }
 
     /// Returns a body that is one message without a prefix, unless it exceeds the limit.
-    fn unframed_message(&self, body: &Bytes, limit: usize) -> Option<ReceivedMessage> {
-        let body = self.connect.as_ref().and_then(|extra| extra.message.as_ref()).unwrap_or(body);
+    fn bare_message(&self, body: &Bytes, limit: usize) -> Option<ReceivedMessage> {
+        let body = self.extra.as_ref().and_then(|extra| extra.message.as_ref()).unwrap_or(body);
         let compressed = self.compression != Compression::None && !body.is_empty();
         (body.len() <= limit).then(|| ReceivedMessage { compressed, body: body.clone() })
     }
 
     /// Returns why the call is rejected because of its head.
     pub(crate) fn refusal(&self) -> Option<Status> {
-        self.connect.as_ref()?.refusal.clone()
+        self.extra.as_ref()?.refusal.clone()
     }
 
     /// Returns the approximate memory footprint in bytes.
     pub(crate) fn footprint(&self) -> usize {
         let names = self.service.capacity() + self.method.capacity();
         let credential = self.credential.as_ref().map_or(0, Bytes::len);
-        let message = self.connect.as_ref().and_then(|extra| extra.message.as_ref()).map_or(0, Bytes::len);
+        let message = self.extra.as_ref().and_then(|extra| extra.message.as_ref()).map_or(0, Bytes::len);
         size_of::<Self>() + names + credential + message + self.metadata.footprint()
     }
 
@@ -160,16 +160,17 @@ impl Request {
         Call {
             credential: Credential::Call(self.credential.clone()),
             malformed: self.refusal(),
-            ..self.call_with(self.metadata.clone(), body, compression)
+            body,
+            ..self.call_with(self.metadata.clone(), compression)
         }
     }
 
-    /// Returns the same call with this metadata, and without its credential and its refusal.
-    pub(crate) fn call_with(&self, metadata: Metadata, body: Bytes, compression: Compression) -> Call<'_> {
+    /// Returns the same call with this metadata, and without its message, its credential and its refusal.
+    pub(crate) fn call_with(&self, metadata: Metadata, compression: Compression) -> Call<'_> {
         Call {
             head: Head { format: self.format, compression, metadata, ..Head::default() },
             timeout: self.timeout,
-            ..Call::new(&self.service, &self.method, self.format, body)
+            ..Call::new(&self.service, &self.method, self.format, Bytes::new())
         }
     }
 

@@ -5,7 +5,6 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use polyrpc_core::{Compression, Format, Metadata, Status};
 
-use crate::grpc::connect::answer as connect;
 use crate::grpc::dialect::Dialect;
 use crate::grpc::{coding, frame, metadata, status};
 
@@ -17,8 +16,8 @@ pub(crate) fn head(
     metadata: &Metadata,
     mut write: impl FnMut(&[u8], &[u8]),
 ) {
-    if let Some(kind) = dialect.connect() {
-        return connect::head(kind, format, compression, metadata, write);
+    if let Some(framing) = dialect.framing() {
+        return framing.head(format, compression, metadata, &mut write);
     }
     write(b"content-type", &dialect.content_type(format));
     if let Some(name) = coding::name(compression).filter(|_| compression != Compression::None) {
@@ -32,10 +31,10 @@ pub(crate) fn message(
     dialect: Dialect,
     compression: Compression,
     message: Bytes,
-    send: impl FnOnce(&[u8], Bytes),
+    mut send: impl FnMut(&[u8], Bytes),
 ) {
-    if let Some(kind) = dialect.connect() {
-        return connect::message(kind, compression, message, send);
+    if let Some(framing) = dialect.framing() {
+        return framing.message(compression, message, &mut send);
     }
     let (compressed, body) = coding::compress_if_smaller(compression, message);
     framed(dialect, &frame::prefix(compressed, body.len()), body, send);
@@ -46,10 +45,10 @@ pub(crate) fn trailers(
     dialect: Dialect,
     failure: Option<&Status>,
     metadata: &Metadata,
-    send: impl FnOnce(&[u8], Bytes),
+    mut send: impl FnMut(&[u8], Bytes),
 ) {
-    if let Some(kind) = dialect.connect() {
-        return connect::end(kind, failure, metadata, send);
+    if let Some(framing) = dialect.framing() {
+        return framing.end(failure, metadata, &mut send);
     }
     let mut lines = Vec::with_capacity(64);
     status::write(failure, metadata, |name, value| {
@@ -65,9 +64,9 @@ pub(crate) fn trailers(
 /// Flag of the last frame.
 const TRAILERS: u8 = 0x80;
 
-fn framed(dialect: Dialect, prefix: &[u8], body: Bytes, send: impl FnOnce(&[u8], Bytes)) {
+fn framed(dialect: Dialect, prefix: &[u8], body: Bytes, mut send: impl FnMut(&[u8], Bytes)) {
     match dialect {
-        Dialect::Native | Dialect::Web | Dialect::Connect(_) => send(prefix, body),
+        Dialect::Native | Dialect::Web | Dialect::Framed(_) => send(prefix, body),
         Dialect::WebText => send(&[], STANDARD.encode([prefix, &body].concat()).into()),
     }
 }

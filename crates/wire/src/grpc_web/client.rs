@@ -1,5 +1,5 @@
-//! Client session of an HTTP/1.1 connection with gRPC-Web or Connect calls: one at a time, with streamed messages in
-//! both directions.
+//! Client session of an HTTP/1.1 connection with calls of gRPC-Web, or of a dialect with a framing of its own: one at a
+//! time, with streamed messages in both directions.
 
 use std::sync::Arc;
 
@@ -12,12 +12,10 @@ use polyrpc_core::{
     session,
 };
 
-use crate::grpc::connect::UnaryMethod;
-use crate::grpc::connect::client as connect;
 use crate::grpc::dialect::Dialect;
 use crate::grpc::outgoing::{Outgoing, ResponseEnd, not_one};
+use crate::grpc::request_writer::{ClientFraming, RequestBody};
 use crate::grpc::{self, coding, frame as grpc_frame, metadata, timeout};
-use crate::http::connect_kind::Kind;
 use crate::http::field;
 use crate::http::h1::chunked::{self, Chunked};
 use crate::http::h1::frame::{self, Framing, Lengths, Refusal};
@@ -34,8 +32,8 @@ pub struct ClientConfig {
     pub authority: String,
     /// Credential of calls without one of their own, sent in `Authorization`.
     pub credential: Option<Bytes>,
-    /// Calls use Connect instead; unary ones use this HTTP method.
-    pub connect: Option<UnaryMethod>,
+    /// Calls use this framing instead.
+    pub framing: Option<ClientFraming>,
 }
 
 /// Client session of gRPC-Web over HTTP/1.1.
@@ -157,49 +155,49 @@ impl Client {
         }
     }
 
-    /// Writes a Connect request: all of it if the call is unary, otherwise its head.
-    fn send_connect(
+    /// Writes a request in another framing: all of it if the call is unary, otherwise its head.
+    fn send_framed(
         &mut self,
         id: CallId,
         call: &Call<'_>,
-        method: UnaryMethod,
-        kind: Kind,
+        framing: ClientFraming,
+        is_stream: bool,
         out: &mut Outbox,
     ) -> Result<(), Status> {
         let sends = self.check(call)?;
-        let request = connect::Request::new(call, kind, method, sends)?;
+        let request = framing.writer().request(call, is_stream, sends)?;
         let credential = self.credential(call)?;
         let head = out.buffer();
-        for part in [request.method(), " ", &request.target, " HTTP/1.1\r\n"] {
+        for part in [request.method, " ", &request.target, " HTTP/1.1\r\n"] {
             head.extend_from_slice(part.as_bytes());
         }
         head.lenient_field("host", self.config.authority.as_bytes());
-        match kind {
-            Kind::Stream => field::field(head, "transfer-encoding", b"chunked"),
-            _ if request.has_body() => {
+        match &request.body {
+            RequestBody::Messages => field::field(head, "transfer-encoding", b"chunked"),
+            RequestBody::Message(body) => {
                 head.extend_from_slice(b"content-length: ");
-                put_decimal(head, request.body.len() as u64);
+                put_decimal(head, body.len() as u64);
                 head.extend_from_slice(b"\r\n");
             }
-            _ => {}
+            RequestBody::None => {}
         }
         let mut write = |name: &[u8], value: &[u8]| {
             for part in [name, b": ", value, b"\r\n"] {
                 head.extend_from_slice(part);
             }
         };
-        request.fields(call, &mut write);
+        framing.writer().fields(&request, call, &mut |name, value, _| write(name, value));
         write(b"user-agent", grpc::USER_AGENT);
         if let Some(credential) = credential {
             write(b"authorization", &credential);
         }
         metadata::write(&call.head.metadata, write);
         head.extend_from_slice(b"\r\n");
-        if kind == Kind::Unary {
-            out.body(request.body);
+        if let RequestBody::Message(body) = request.body {
+            out.body(body);
         }
-        let dialect = (Dialect::Connect(kind), self.config.limits.message);
-        self.sent(id, kind == Kind::Stream, (call.head.format, sends), dialect);
+        let dialect = (Dialect::Framed(request.framing), self.config.limits.message);
+        self.sent(id, is_stream, (call.head.format, sends), dialect);
         Ok(())
     }
 
@@ -327,8 +325,8 @@ enum Step {
 
 impl session::Client for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
-        if let Some(method) = self.config.connect {
-            self.send_connect(id, &call, method, Kind::Unary, out)?;
+        if let Some(framing) = self.config.framing {
+            self.send_framed(id, &call, framing, false, out)?;
             self.oneway = call.oneway;
             self.ending |= call.oneway;
             return Ok(());
@@ -418,8 +416,8 @@ impl session::Client for Client {
 
 impl session::client::Streaming for Client {
     fn open(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
-        if let Some(method) = self.config.connect {
-            return self.send_connect(id, &call, method, Kind::Stream, out);
+        if let Some(framing) = self.config.framing {
+            return self.send_framed(id, &call, framing, true, out);
         }
         let sends = self.check(&call)?;
         self.begin(&call, None, out)?;

@@ -585,5 +585,5 @@ const BEGIN: usize = 200;
 /// How much of a failed call's body becomes the text of the failure: as much as brpc shows.
 const MAX_TEXT: usize = 2048;
 
-/// Longest timeout that can be expressed: ten digits, as in the Connect protocol.
+/// Longest timeout that can be expressed: ten digits.
 const MAX_TIMEOUT_MS: u128 = 9_999_999_999;

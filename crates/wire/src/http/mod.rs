@@ -1,7 +1,6 @@
 //! Basics of HTTP for all protocols over it, and calls as plain HTTP.
 #![doc = include_str!("README.md")]
 
-pub(crate) mod connect_kind;
 pub(crate) mod field;
 pub(crate) mod head;
 pub(crate) mod path;

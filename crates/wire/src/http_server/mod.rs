@@ -1,6 +1,7 @@
 //! Server side of an HTTP connection: calls of gRPC, gRPC-Web, plain HTTP and JSON-RPC, over HTTP/1 ([`h1`]), in order,
 //! and HTTP/2 ([`h2`]).
 
+mod answer;
 mod request;
 mod upgrade;
 

@@ -7,16 +7,16 @@ use bytes::Bytes;
 use polyrpc_core::Metadata;
 
 use super::upgrade::UpgradeFields;
-use crate::grpc::connect::request as connect;
+use crate::grpc::FRAMED;
 use crate::grpc::dialect::Dialect;
+use crate::grpc::request_reader::Hint;
 use crate::grpc::{request as grpc, timeout};
-use crate::http::connect_kind as kind;
 use crate::http::h1::frame::{self, Framing, Lengths, Refusal};
 use crate::http::mapping::content_type::is_grpc;
 use crate::http::mapping::request::{Method, Request};
-use crate::http::mapping::request_kind::RPCX_PATH;
+use crate::http::mapping::request_kind::{self, RPCX_PATH};
 use crate::http::mapping::text::{Text, milliseconds};
-use crate::http::mapping::{brpc, gateway};
+use crate::http::mapping::{browser, brpc, gateway};
 use crate::http::websocket::handshake as websocket;
 use crate::http::{ServerConfig, field, h2};
 
@@ -75,16 +75,16 @@ impl H1Request {
         let content_type = fields.content_type.as_deref();
         let grpc = match () {
             () if is_grpc => Some(Box::new(read_grpc(method.as_str(), target, parsed.headers))),
-            () if fields.may_be_connect || connect::is_call(method, query_of(target), content_type) => {
-                read_connect(method.as_str(), target, parsed.headers)
+            () if fields.hint > Hint::None || method == Method::Get && is_framed_call(query_of(target)) => {
+                read_framed(method.as_str(), target, parsed.headers).map(|call| Box::new(Ok(call)))
             }
             () => None,
         };
-        let is_connect = grpc.is_some() && !is_grpc;
+        let is_framed = grpc.is_some() && !is_grpc;
         let room = match content_type.and_then(grpc::kind) {
             // Each message has a limit of its own, and messages are read one by one.
             Some((dialect, _)) if dialect != Dialect::Native => usize::MAX,
-            _ if is_connect => usize::MAX,
+            _ if is_framed => usize::MAX,
             _ if is_grpc => web_body(limit),
             _ => limit.saturating_sub(head.len()),
         };
@@ -103,28 +103,29 @@ impl H1Request {
         })
     }
 
-    /// Whether it is a gRPC-Web call, valid or not, or a Connect call.
+    /// Whether it is a gRPC-Web call, valid or not, or a call in a dialect with a framing of its own.
     pub(crate) fn is_web(&self) -> bool {
         let named =
             |content_type: &Bytes| content_type.trim_ascii_start().starts_with(b"application/grpc-web");
         self.grpc.is_some()
-            && (self.is_connect()
+            && (self.is_framed()
                 || self.inner.method == Method::Post && self.inner.content_type.as_ref().is_some_and(named))
     }
 
-    /// Whether it is a Connect call.
-    pub(super) fn is_connect(&self) -> bool {
-        matches!(self.grpc.as_deref(), Some(Ok(call)) if call.dialect.connect().is_some())
+    /// Whether it is a call in a dialect with a framing of its own.
+    fn is_framed(&self) -> bool {
+        matches!(self.grpc.as_deref(), Some(Ok(call)) if call.dialect.framing().is_some())
     }
 
-    /// Treats a Connect call as plain HTTP if it may not be made by Connect.
-    pub(super) fn settle(&mut self, config: &ServerConfig) {
+    /// Treats a call in a dialect as plain HTTP if it may not be made in that.
+    pub(super) fn settled(mut self, config: &ServerConfig) -> Self {
         if let Some(Ok(call)) = self.grpc.as_deref()
-            && call.dialect.connect().is_some()
-            && !connect::is_allowed(config, &self.inner, call)
+            && call.dialect.framing().is_some()
+            && !is_allowed(config, &self.inner, call)
         {
             self.grpc = None;
         }
+        self
     }
 
     /// Whether it requests a WebSocket at rpcx's path, where that is supported.
@@ -168,12 +169,21 @@ pub struct Upgrade {
     pub(super) body: Bytes,
 }
 
-/// Returns the Connect call that an HTTP/2 head describes, if it may be made by Connect.
+/// Returns the call that an HTTP/2 head describes in a dialect with a framing of its own, if it may be made in that.
 #[cold]
-pub(super) fn connect_of_h2(list: &h2::hpack::Fields, config: &ServerConfig) -> Option<grpc::Request> {
-    let call = connect::read(list.iter())?;
+pub(super) fn framed_call(list: &h2::hpack::Fields, config: &ServerConfig) -> Option<grpc::Request> {
+    let call = FRAMED.iter().find_map(|framed| framed.reader.read(list))?;
     let request = from_h2(list, usize::MAX).ok()?;
-    connect::is_allowed(config, &request, &call).then_some(call)
+    is_allowed(config, &request, &call).then_some(call)
+}
+
+/// Whether the request with this head may make the call: a GET only calls methods without side effects, pages of
+/// another origin are rejected, and so are requests that other handlers answer.
+#[cold]
+fn is_allowed(config: &ServerConfig, head: &Request, call: &grpc::Request) -> bool {
+    let is_safe =
+        head.method == Method::Post || config.routes.has_no_side_effects(&call.service, &call.method);
+    is_safe && browser::refusal(config, head).is_none() && !request_kind::is_for_others(config, head)
 }
 
 /// Parses the head of an HTTP/2 request; the message may have `limit` bytes.
@@ -233,22 +243,29 @@ fn read_grpc(
     grpc::Request::read(line.into_iter().chain(fields))
 }
 
-/// Parses a head as Connect does, if it is a Connect call.
+/// Whether the query of a GET is that of a call in a dialect with a framing of its own.
+fn is_framed_call(query: &str) -> bool {
+    !query.is_empty() && FRAMED.iter().any(|framed| framed.reader.is_call(query))
+}
+
+/// Parses a head as the dialects with a framing of their own do, if it is a call in one of them.
 #[cold]
-fn read_connect(
-    method: &str,
-    target: &str,
-    headers: &[httparse::Header<'_>],
-) -> Option<Box<Result<grpc::Request, grpc::InvalidRequest>>> {
-    let names: Vec<String> = headers.iter().map(|header| header.name.to_ascii_lowercase()).collect();
+fn read_framed(method: &str, target: &str, headers: &[httparse::Header<'_>]) -> Option<grpc::Request> {
     let path = match query_of(target) {
         "" => path_of(target).to_owned(),
         query => [path_of(target), query].join("?"),
     };
-    let line =
-        [(":method", method), (":path", &path)].map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-    let fields = names.iter().zip(headers).map(|(name, header)| (name.as_bytes(), header.value));
-    connect::read(line.into_iter().chain(fields)).map(|call| Box::new(Ok(call)))
+    let mut head = h2::hpack::Fields::with_room(0);
+    head.push(b":method", method.as_bytes());
+    head.push(b":path", path.as_bytes());
+    for header in headers {
+        let mut buffer = [0; 32];
+        match field::lower_case(header.name, &mut buffer) {
+            Some(name) => head.push(name.as_bytes(), header.value),
+            None => head.push(header.name.to_ascii_lowercase().as_bytes(), header.value),
+        }
+    }
+    FRAMED.iter().find_map(|framed| framed.reader.read(&head))
 }
 
 /// Returns the path of a request target, which may be an absolute URL (RFC 9112 §3.2.2). A part of `target`, or empty.
@@ -310,8 +327,8 @@ struct Fields {
     metadata: Metadata,
     /// Fields listed in `Connection`, which are hop-by-hop.
     hop_by_hop: Vec<String>,
-    /// The fields look like those of Connect, or accept a response of many messages.
-    may_be_connect: bool,
+    /// What the fields say about the dialect of gRPC.
+    hint: Hint,
     upgrade_request: UpgradeFields,
     websocket: Option<Box<websocket::HandshakeFields>>,
 }
@@ -332,7 +349,10 @@ impl Fields {
             "connection" => self.connection(&value),
             "host" => self.set_host(value)?,
             "expect" => self.expects = value.eq_ignore_ascii_case(b"100-continue"),
-            "content-type" => self.content_type = Some(value),
+            "content-type" => {
+                self.take_hint(lower, &value);
+                self.content_type = Some(value);
+            }
             "content-encoding" => self.content_encoding = Some(value),
             "accept-encoding" => self.accepts_gzip |= accepts_gzip(&value),
             "authorization" => self.set_authorization(value)?,
@@ -348,14 +368,6 @@ impl Fields {
                     self.wrong_timeout =
                         Some("the grpc-timeout is not a number of up to eight digits and a unit\n");
                 }
-            }
-            "connect-protocol-version" => {
-                self.may_be_connect = true;
-                field::push_metadata(&mut self.metadata, lower, value);
-            }
-            "accept" => {
-                self.may_be_connect |= value.len() >= kind::SHORTEST && kind::from_accept(&value).is_some();
-                field::push_metadata(&mut self.metadata, lower, value);
             }
             "x-jsonrpc-2.0" => self.json_rpc = value.eq_ignore_ascii_case(b"true"),
             "upgrade" => self.upgrade(&value),
@@ -374,11 +386,20 @@ impl Fields {
             brpc::UNRESOLVED_PATH => {}
             other => match other.strip_prefix("x-rpcx-") {
                 Some(name) => self.gateway.get_or_insert_default().take(name, value),
-                None if field::is_metadata(other) => field::push_metadata(&mut self.metadata, other, value),
+                None if field::is_metadata(other) => {
+                    self.take_hint(other, &value);
+                    field::push_metadata(&mut self.metadata, other, value);
+                }
                 None => {}
             },
         }
         Ok(())
+    }
+
+    fn take_hint(&mut self, name: &str, value: &[u8]) {
+        for framed in FRAMED {
+            self.hint = self.hint.max(framed.reader.hint(name, value));
+        }
     }
 
     /// Returns the request that the fields describe, without a query.
@@ -402,6 +423,7 @@ impl Fields {
             authorization: self.authorization,
             timeout: self.connect_timeout.or(self.grpc_timeout),
             wrong_timeout: self.wrong_timeout,
+            uses_dialect: self.hint == Hint::Certain,
             json_rpc: self.json_rpc,
             gateway: self.gateway,
             metadata: self.metadata,

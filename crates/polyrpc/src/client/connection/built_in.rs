@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use polyrpc_core::Status;
 use polyrpc_core::session::client::SessionContext;
-use polyrpc_wire::connect::UnaryMethod;
 use polyrpc_wire::http::{h2, websocket};
 use polyrpc_wire::rpcx::Compressors;
 use polyrpc_wire::{Protocol, baidu_std, fb_rpc, grpc, grpc_web, http, net_rpc, rest_rpc, rpcx};
@@ -76,9 +75,9 @@ fn fb_rpc(context: SessionContext, _: Options) -> Result<Arc<dyn SessionFactory>
 
 fn grpc(context: SessionContext, options: Options) -> Result<Arc<dyn SessionFactory>, String> {
     let SessionContext { limits, credential, dialect, authority, is_secured, .. } = context;
-    let connect = (dialect.scheme == grpc::CONNECT).then(|| UnaryMethod::selected_by(&dialect.parameters));
+    let framing = grpc::client_framing(&dialect);
     if dialect.within_http1 {
-        let config = grpc_web::ClientConfig { limits, authority, credential, connect };
+        let config = grpc_web::ClientConfig { limits, authority, credential, framing };
         return Ok(sessions(move || grpc_web::Client::new(config.clone())));
     }
     let mut http = h2::Config::default();
@@ -91,7 +90,7 @@ fn grpc(context: SessionContext, options: Options) -> Result<Arc<dyn SessionFact
         authority,
         tls: is_secured,
         web: dialect.scheme == grpc::WEB,
-        connect,
+        framing,
         credential,
     };
     Ok(sessions(move || grpc::Client::new(config.clone())))

@@ -1,108 +1,90 @@
 //! The response to a call, for every version of HTTP.
 
 use bytes::Bytes;
-use polyrpc_core::{Compression, Format, Metadata, Status};
+use polyrpc_core::session::NotFound;
+use polyrpc_core::{Call, Compression, Format, Metadata, Status};
 
-use super::frame;
-use super::status;
+use super::kind::{EVENT_STREAM, Kind, NDJSON, name};
+use super::response::Response;
+use super::{frame, status};
+use crate::grpc::framing::{Framing, ResponseBody, ResponseDecoder, WholeResponse};
 use crate::grpc::{coding, metadata};
-use crate::http::connect_kind::Kind;
 use crate::http::head::WriteHead;
 
-/// Returns the fields of the head of a streamed response.
-pub(crate) fn head(
-    kind: Kind,
-    format: Format,
-    compression: Compression,
-    metadata: &Metadata,
-    mut write: impl FnMut(&[u8], &[u8]),
-) {
-    write(b"content-type", &kind.content_type(format));
-    if kind == Kind::Events {
-        write(b"cache-control", b"no-cache");
-    }
-    if let Some(name) = coding::name(compression).filter(|_| compression != Compression::None) {
-        write(b"connect-content-encoding", name);
-    }
-    fields(metadata, write);
-}
-
-/// Passes a message of a streamed response to `send`: in one piece, behind its prefix.
-pub(crate) fn message(kind: Kind, compression: Compression, message: Bytes, send: impl FnOnce(&[u8], Bytes)) {
-    match kind {
-        Kind::Unary | Kind::Stream => {
-            let (compressed, body) = coding::compress_if_smaller(compression, message);
-            send(&crate::grpc::frame::prefix(compressed, body.len()), body);
+impl Framing for Kind {
+    fn content_type(&self, format: Format) -> Vec<u8> {
+        match self {
+            Self::Unary => [b"application/", name(format)].concat(),
+            Self::Stream => [b"application/connect+", name(format)].concat(),
+            Self::Lines => NDJSON.to_vec(),
+            Self::Events => EVENT_STREAM.to_vec(),
         }
-        Kind::Lines => send(b"", [&in_one_line(message)[..], b"\n"].concat().into()),
-        Kind::Events => send(b"data: ", [&in_one_line(message)[..], b"\n\n"].concat().into()),
-    }
-}
-
-/// Passes what follows the last message of a streamed response to `send`.
-pub(crate) fn end(
-    kind: Kind,
-    failure: Option<&Status>,
-    trailers: &Metadata,
-    send: impl FnOnce(&[u8], Bytes),
-) {
-    let text = frame::end(failure, trailers);
-    match (kind, failure) {
-        (Kind::Unary | Kind::Stream, _) => send(&frame::end_prefix(text.len()), text.into()),
-        (Kind::Lines, None) => send(b"", Bytes::new()),
-        (Kind::Lines, Some(_)) => send(b"", [&text[..], b"\n"].concat().into()),
-        // Without the `end` event, a browser would repeat the request when the response ends.
-        (Kind::Events, None) => send(b"event: end\ndata: ", [&text[..], b"\n\n"].concat().into()),
-        (Kind::Events, Some(_)) => send(b"event: error\ndata: ", [&text[..], b"\n\n"].concat().into()),
-    }
-}
-
-/// Removes the line ends of a JSON message, where they are whitespace only.
-fn in_one_line(message: Bytes) -> Bytes {
-    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
-    if !message.iter().any(is_end) {
-        return message;
-    }
-    message.iter().map(|byte| if is_end(byte) { b' ' } else { *byte }).collect()
-}
-
-/// A response that is sent as a whole: a unary one, with HTTP status and trailers in its head.
-#[derive(Debug, Default)]
-pub(crate) struct Whole {
-    compression: Compression,
-    metadata: Metadata,
-    message: Option<Bytes>,
-    /// The method has sent more than one message.
-    surplus: bool,
-}
-
-impl Whole {
-    /// Stores the head.
-    pub(crate) fn begin(&mut self, compression: Compression, metadata: Metadata) {
-        (self.compression, self.metadata) = (compression, metadata);
     }
 
-    /// Stores the message.
-    pub(crate) fn message(&mut self, message: Bytes) {
-        self.surplus |= self.message.replace(message).is_some();
+    fn has_bare_request(&self) -> bool {
+        *self != Self::Stream
     }
 
-    /// Whether the method has sent more than one message; further ones are not needed.
-    pub(crate) fn has_surplus(&self) -> bool {
-        self.surplus
+    fn response_body(&self) -> ResponseBody {
+        match self {
+            Self::Unary => ResponseBody::Message,
+            Self::Stream => ResponseBody::Framed,
+            Self::Lines | Self::Events => ResponseBody::Text,
+        }
     }
 
-    /// Writes the head of the response and returns its body.
-    pub(crate) fn write(
-        self,
+    fn head(
+        &self,
+        format: Format,
+        compression: Compression,
+        metadata: &Metadata,
+        write: &mut dyn FnMut(&[u8], &[u8]),
+    ) {
+        write(b"content-type", &self.content_type(format));
+        if *self == Self::Events {
+            write(b"cache-control", b"no-cache");
+        }
+        if let Some(name) = coding::name(compression).filter(|_| compression != Compression::None) {
+            write(b"connect-content-encoding", name);
+        }
+        fields(metadata, write);
+    }
+
+    fn message(&self, compression: Compression, message: Bytes, send: &mut dyn FnMut(&[u8], Bytes)) {
+        match self {
+            Self::Unary | Self::Stream => {
+                let (compressed, body) = coding::compress_if_smaller(compression, message);
+                send(&crate::grpc::frame::prefix(compressed, body.len()), body);
+            }
+            Self::Lines => send(b"", [&in_one_line(message)[..], b"\n"].concat().into()),
+            Self::Events => send(b"data: ", [&in_one_line(message)[..], b"\n\n"].concat().into()),
+        }
+    }
+
+    fn end(&self, failure: Option<&Status>, trailers: &Metadata, send: &mut dyn FnMut(&[u8], Bytes)) {
+        let text = frame::end(failure, trailers);
+        match (self, failure) {
+            (Self::Unary | Self::Stream, _) => send(&frame::end_prefix(text.len()), text.into()),
+            (Self::Lines, None) => send(b"", Bytes::new()),
+            (Self::Lines, Some(_)) => send(b"", [&text[..], b"\n"].concat().into()),
+            // Without the `end` event, a browser would repeat the request when the response ends.
+            (Self::Events, None) => send(b"event: end\ndata: ", [&text[..], b"\n\n"].concat().into()),
+            (Self::Events, Some(_)) => send(b"event: error\ndata: ", [&text[..], b"\n\n"].concat().into()),
+        }
+    }
+
+    /// A unary response: the head has the HTTP status and the trailers.
+    fn whole(
+        &self,
+        response: WholeResponse,
         format: Format,
         failure: Option<&Status>,
         trailers: &Metadata,
-        head: &mut impl WriteHead,
+        head: &mut dyn WriteHead,
     ) -> Bytes {
-        let Self { compression, metadata, message, surplus } = self;
+        let WholeResponse { compression, metadata, message, has_surplus } = response;
         let body = match (failure, message) {
-            (None, Some(message)) if !surplus => succeeded(format, compression, message, head),
+            (None, Some(message)) if !has_surplus => succeeded(format, compression, message, head),
             (None, _) => failed(&not_unary(), head),
             (Some(failure), _) => failed(failure, head),
         };
@@ -116,12 +98,33 @@ impl Whole {
         });
         body
     }
+
+    fn not_found(&self, call: &Call<'_>, missing: NotFound) -> Status {
+        status::unknown(call, missing)
+    }
+
+    fn decode_failure(&self) -> fn(Status) -> Status {
+        std::convert::identity
+    }
+
+    fn response_decoder(&self, format: Format, limit: usize) -> Box<dyn ResponseDecoder> {
+        Box::new(Response::new(*self, format, limit))
+    }
 }
 
-fn succeeded(format: Format, compression: Compression, message: Bytes, head: &mut impl WriteHead) -> Bytes {
+/// Removes the line ends of a JSON message, where they are whitespace only.
+fn in_one_line(message: Bytes) -> Bytes {
+    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    if !message.iter().any(is_end) {
+        return message;
+    }
+    message.iter().map(|byte| if is_end(byte) { b' ' } else { *byte }).collect()
+}
+
+fn succeeded(format: Format, compression: Compression, message: Bytes, head: &mut dyn WriteHead) -> Bytes {
     let (compressed, body) = coding::compress_if_smaller(compression, message);
     head.begin(200, Some(body.len()));
-    let content_type = Kind::Unary.content_type(format);
+    let content_type = Framing::content_type(&Kind::Unary, format);
     head.field("content-type", &content_type);
     if let Some(name) = coding::name(compression).filter(|_| compressed) {
         head.field("content-encoding", name);
@@ -131,7 +134,7 @@ fn succeeded(format: Format, compression: Compression, message: Bytes, head: &mu
 }
 
 #[cold]
-fn failed(failure: &Status, head: &mut impl WriteHead) -> Bytes {
+fn failed(failure: &Status, head: &mut dyn WriteHead) -> Bytes {
     let body = status::write(failure).to_string();
     head.begin(status::http(failure), Some(body.len()));
     head.field("content-type", b"application/json");

@@ -2,12 +2,14 @@
 
 use bytes::Bytes;
 use polyrpc_core::protocol::Parameters;
-use polyrpc_core::{Call, Compression, Fault, Format, Metadata, Retry, Status};
+use polyrpc_core::{Call, Compression, Fault, Metadata, Retry, Status};
 use polyrpc_payload::compress;
 
+use super::kind::Kind;
 use super::query;
 use crate::grpc::coding;
-use crate::http::connect_kind::Kind;
+use crate::grpc::request_writer::{ClientFraming, FramedRequest, RequestBody, RequestWriter};
+use crate::http::h2::hpack::Indexing;
 use crate::http::path::check_name;
 
 /// HTTP method of a client's unary calls.
@@ -28,86 +30,73 @@ impl UnaryMethod {
     }
 }
 
-/// Head of a request, and its body if that is one message.
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) kind: Kind,
-    /// Path with query.
-    pub(crate) target: String,
-    pub(crate) body: Bytes,
-    format: Format,
-    /// Compression of the body, or of each message sent.
-    compression: Compression,
-    is_get: bool,
+/// The framing of a client whose unary calls use this HTTP method.
+impl From<UnaryMethod> for ClientFraming {
+    fn from(method: UnaryMethod) -> Self {
+        Self::new(match method {
+            UnaryMethod::Post => &UnaryMethod::Post,
+            UnaryMethod::Get => &UnaryMethod::Get,
+        })
+    }
 }
 
-impl Request {
-    /// Creates the request of a call, whose messages use this compression.
-    ///
-    /// # Errors
-    ///
-    /// If the call cannot be expressed in the protocol.
-    pub(crate) fn new(
+impl RequestWriter for UnaryMethod {
+    fn request(
+        &self,
         call: &Call<'_>,
-        kind: Kind,
-        method: UnaryMethod,
+        is_stream: bool,
         compression: Compression,
-    ) -> Result<Self, Status> {
+    ) -> Result<FramedRequest, Status> {
         check_name(call.service)?;
         check_name(call.method)?;
         check_metadata(&call.head.metadata)?;
-        let body = match (kind, compression) {
-            (Kind::Unary, Compression::None) => call.body.clone(),
-            (Kind::Unary, _) => compress::compress(compression, &call.body)
-                .map_err(|error| Status::internal(error.to_string()).with_fault(Fault::Us))?
-                .into(),
-            _ => Bytes::new(),
+        let (kind, body) = match is_stream {
+            true => (Kind::Stream, RequestBody::Messages),
+            false => (Kind::Unary, RequestBody::Message(body(call, compression)?)),
         };
-        let format = call.head.format;
         let target = ["/", call.service, "/", call.method].concat();
-        let request = Self { kind, target, body, format, compression, is_get: false };
-        // Base64 is longer by a third.
-        let may_get =
-            kind == Kind::Unary && method == UnaryMethod::Get && request.body.len() <= LONGEST_QUERY / 4 * 3;
-        Ok(if may_get { request.by_get() } else { request })
+        let framing = kind.framing();
+        Ok(match body {
+            // Base64 is longer by a third.
+            RequestBody::Message(body) if *self == Self::Get && body.len() <= LONGEST_QUERY / 4 * 3 => {
+                let query = query::write(call.head.format, compression, &body);
+                let target = [&target[..], &query].join("?");
+                FramedRequest { framing, method: "GET", target, body: RequestBody::None, compression }
+            }
+            body => FramedRequest { framing, method: "POST", target, body, compression },
+        })
     }
 
-    fn by_get(self) -> Self {
-        let query = query::write(self.format, self.compression, &self.body);
-        Self { target: [&self.target[..], &query].join("?"), body: Bytes::new(), is_get: true, ..self }
-    }
-
-    /// Returns the HTTP method.
-    pub(crate) fn method(&self) -> &'static str {
-        if self.is_get { "GET" } else { "POST" }
-    }
-
-    /// Whether the request has a body.
-    pub(crate) fn has_body(&self) -> bool {
-        !self.is_get
-    }
-
-    /// Passes the fields of the head to `add`, without metadata, credential and the client's name.
-    pub(crate) fn fields(&self, call: &Call<'_>, mut add: impl FnMut(&[u8], &[u8])) {
-        if !self.is_get {
-            add(b"content-type", &self.kind.content_type(self.format));
-            add(b"connect-protocol-version", b"1");
+    fn fields(&self, request: &FramedRequest, call: &Call<'_>, add: &mut dyn FnMut(&[u8], &[u8], Indexing)) {
+        let is_get = matches!(request.body, RequestBody::None);
+        if !is_get {
+            add(b"content-type", &request.framing.content_type(call.head.format), Indexing::Likely);
+            add(b"connect-protocol-version", b"1", Indexing::Likely);
         }
-        let (accepts, encoding): (&[u8], &[u8]) = match self.kind {
-            Kind::Stream => (b"connect-accept-encoding", b"connect-content-encoding"),
-            _ => (b"accept-encoding", b"content-encoding"),
+        let (accepts, encoding): (&[u8], &[u8]) = match request.body {
+            RequestBody::Messages => (b"connect-accept-encoding", b"connect-content-encoding"),
+            RequestBody::None | RequestBody::Message(_) => (b"accept-encoding", b"content-encoding"),
         };
-        add(accepts, coding::ACCEPTED);
-        let name = coding::name(self.compression).filter(|_| self.compression != Compression::None);
-        if let Some(name) = name.filter(|_| !self.is_get) {
-            add(encoding, name);
+        add(accepts, coding::ACCEPTED, Indexing::Likely);
+        let name = coding::name(request.compression).filter(|_| request.compression != Compression::None);
+        if let Some(name) = name.filter(|_| !is_get) {
+            add(encoding, name, Indexing::Likely);
         }
         if let Some(time) = call.timeout {
             // Rounded up: the server must not give up before the caller does.
             let millis = time.as_nanos().div_ceil(1_000_000).min(LONGEST_TIMEOUT);
-            add(b"connect-timeout-ms", millis.to_string().as_bytes());
+            add(b"connect-timeout-ms", millis.to_string().as_bytes(), Indexing::Unlikely);
         }
     }
+}
+
+/// Returns the body of a unary call's request.
+fn body(call: &Call<'_>, compression: Compression) -> Result<Bytes, Status> {
+    if compression == Compression::None {
+        return Ok(call.body.clone());
+    }
+    let compressed = compress::compress(compression, &call.body);
+    Ok(compressed.map_err(|error| Status::internal(error.to_string()).with_fault(Fault::Us))?.into())
 }
 
 /// Rejects metadata with names reserved by the protocol.

@@ -6,8 +6,8 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 use polyrpc_core::{Compression, Format, Status};
 
+use super::kind;
 use crate::grpc::coding;
-use crate::http::connect_kind as kind;
 use crate::http::mapping::query::unescape;
 
 /// Parsed query of a GET.

@@ -3,48 +3,58 @@
 use bytes::Bytes;
 use polyrpc_core::{Compression, Format, Json, ReceivedMetadata, Status};
 
+use super::kind::{self, Kind};
 use super::query::{self, unknown_compression};
 use crate::grpc::coding;
 use crate::grpc::dialect::Dialect;
-use crate::grpc::request::{ConnectExtra as Extra, Request, field, two_credentials};
-use crate::http;
-use crate::http::connect_kind::{self as kind, Kind};
-use crate::http::mapping::request::Method;
+use crate::grpc::framing::Framing as _;
+use crate::grpc::request::{Request, RequestExtra, field, two_credentials};
+use crate::grpc::request_reader::{Hint, RequestReader};
+use crate::http::h2::hpack::Fields;
 use crate::http::mapping::text::milliseconds;
-use crate::http::mapping::{browser, request_kind};
 
-/// Whether a head looks like a Connect call, by its `Content-Type`, or by its query if it is a GET, so that it is worth
-/// [reading](read).
-pub(crate) fn is_call(method: Method, query: &str, content_type: Option<&[u8]>) -> bool {
-    match method {
-        Method::Get => !query.is_empty() && query::is_call(query.as_bytes()),
-        Method::Post => content_type.is_some_and(|content_type| {
-            content_type
-                .get(..kind::STREAM.len())
-                .is_some_and(|start| start.eq_ignore_ascii_case(kind::STREAM))
-        }),
-        _ => false,
+/// Reads the requests of calls, of every kind.
+pub(crate) struct Reader;
+
+impl RequestReader for Reader {
+    fn hint(&self, name: &str, value: &[u8]) -> Hint {
+        match name {
+            "content-type" if kind::is_stream(value) => Hint::Certain,
+            "connect-protocol-version" => Hint::Certain,
+            "accept" if value.len() >= kind::SHORTEST && kind::from_accept(value).is_some() => Hint::Possible,
+            _ => Hint::None,
+        }
+    }
+
+    fn is_call(&self, query: &str) -> bool {
+        query::is_call(query.as_bytes())
+    }
+
+    fn read(&self, head: &Fields) -> Option<Request> {
+        read(head)
+    }
+
+    fn accepted_types(&self) -> &'static str {
+        kind::ACCEPTED_POST
     }
 }
 
-/// Reads the fields of a head, with names in lower case and including `:method` and `:path` with its query. Returns
-/// `None` if it is not a Connect call.
 #[cold]
-pub(crate) fn read<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clone) -> Option<Request> {
-    let Shape { kind, format, path, compression, message, refusal } = Shape::read(fields.clone())?;
-    let mut request = Request::bare(Dialect::Connect(kind), format);
+fn read(head: &Fields) -> Option<Request> {
+    let Shape { kind, format, path, compression, message, refusal } = Shape::read(head.iter())?;
+    let mut request = Request::bare(Dialect::Framed(kind.framing()), format);
     request.name(path).ok()?;
-    (request.compression, request.takes_one) = (compression, kind.is_sole());
-    let mut extra = Extra { message, refusal };
+    (request.compression, request.takes_one) = (compression, kind.has_bare_request());
+    let mut extra = RequestExtra { message, refusal };
     let mut metadata = ReceivedMetadata::default();
-    for (name, value) in fields {
+    for (name, value) in head.iter() {
         if let Err(status) = read_field(&mut request, kind, (name, value), &mut metadata) {
             extra.refusal.get_or_insert(status);
         }
     }
     request.metadata = metadata.into_metadata();
     if extra.message.is_some() || extra.refusal.is_some() {
-        request.connect = Some(Box::new(extra));
+        request.extra = Some(Box::new(extra));
     }
     Some(request)
 }
@@ -152,17 +162,4 @@ impl<'f> Shape<'f> {
             }
         })
     }
-}
-
-/// Whether the request with this head may make the call: a GET only calls methods without side effects, pages of
-/// another origin are rejected, and so are requests that other handlers answer.
-#[cold]
-pub(crate) fn is_allowed(
-    config: &http::ServerConfig,
-    head: &http::mapping::request::Request,
-    call: &Request,
-) -> bool {
-    let is_safe =
-        head.method == Method::Post || config.routes.has_no_side_effects(&call.service, &call.method);
-    is_safe && browser::refusal(config, head).is_none() && !request_kind::is_for_others(config, head)
 }

@@ -7,12 +7,13 @@ use polyrpc_core::{
 };
 use polyrpc_payload::compress;
 
+use super::kind::{self, Kind};
 use super::{frame, status};
+use crate::grpc::framing::{BodyContent, CallResult, ResponseDecoder};
 use crate::grpc::{coding, metadata};
-use crate::http::connect_kind::{self as kind, Kind};
 use crate::http::h2::hpack::Fields;
 
-/// State of a response that gRPC's lacks.
+/// State of a response.
 #[derive(Debug)]
 pub(crate) struct Response {
     kind: Kind,
@@ -33,18 +34,6 @@ pub(crate) struct Response {
     ended: bool,
 }
 
-/// Result and trailers of a call.
-type CallResult = (Result<(), Status>, Metadata);
-
-/// What the head of a response announces.
-#[derive(Debug)]
-pub(crate) enum ResponseKind {
-    /// Messages follow, in this compression.
-    Messages(Option<Compression>),
-    /// A failure follows.
-    Failure,
-}
-
 impl Response {
     pub(crate) fn new(kind: Kind, format: Format, limit: usize) -> Self {
         Self {
@@ -61,23 +50,46 @@ impl Response {
         }
     }
 
-    /// Whether the body is one message.
-    pub(crate) fn is_unary(&self) -> bool {
+    /// Stores a field of the user, which may be a trailer.
+    fn field(
+        &self,
+        name: &[u8],
+        value: &[u8],
+        metadata: &mut ReceivedMetadata,
+        trailers: &mut ReceivedMetadata,
+    ) {
+        let Ok(name) = std::str::from_utf8(name) else { return };
+        if metadata::is_reserved(name) {
+            return;
+        }
+        match name.strip_prefix("trailer-").filter(|_| self.kind == Kind::Unary) {
+            Some(name) => metadata::read(name, value, trailers),
+            None => metadata::read(name, value, metadata),
+        }
+    }
+
+    #[cold]
+    fn failure(&self) -> Status {
+        let plain = match self.compression {
+            Some(Compression::None) => None,
+            Some(compression) => compress::decompress(compression, &self.body, self.limit).ok(),
+            None => return status::bare(self.http),
+        };
+        let text = plain.as_deref().unwrap_or(&self.body);
+        let fallback = status::from_http(self.http);
+        serde_json::from_slice(text)
+            .ok()
+            .and_then(|error| status::read(&error, fallback))
+            .unwrap_or_else(|| status::bare(self.http))
+    }
+}
+
+impl ResponseDecoder for Response {
+    fn is_bare(&self) -> bool {
         self.kind == Kind::Unary
     }
 
-    /// Returns the maximum size of its last message.
-    pub(crate) fn limit(&self) -> usize {
-        self.limit
-    }
-
-    /// Returns the number of buffered bytes.
-    pub(crate) fn held(&self) -> usize {
-        self.body.len()
-    }
-
-    /// Parses the head of the response into `head`.
-    pub(crate) fn begin(&mut self, fields: &Fields, head: &mut Head) -> Result<ResponseKind, Status> {
+    fn read_head(&mut self, fields: &Fields, head: &mut Head) -> Result<BodyContent, Status> {
         let mut content_type = &b""[..];
         let (mut metadata, mut trailers) = (ReceivedMetadata::default(), ReceivedMetadata::default());
         let encoding: &[u8] = match self.kind {
@@ -104,55 +116,41 @@ impl Response {
                 head.format = format;
                 match (self.kind, self.compression) {
                     (Kind::Unary, None) => Err(unknown_compression()),
-                    (_, compression) => Ok(ResponseKind::Messages(compression)),
+                    (_, compression) => Ok(BodyContent::Messages(compression)),
                 }
             }
             (200, _) => Err(other_type(self.kind, content_type)),
             (_, Some((Kind::Unary, Format::Json(_)))) if self.kind == Kind::Unary => {
                 self.is_failure = true;
-                Ok(ResponseKind::Failure)
+                Ok(BodyContent::Failure)
             }
             (http, _) => Err(status::bare(http)),
         }
     }
 
-    /// Stores a field of the user, which may be a trailer.
-    fn field(
-        &self,
-        name: &[u8],
-        value: &[u8],
-        metadata: &mut ReceivedMetadata,
-        trailers: &mut ReceivedMetadata,
-    ) {
-        let Ok(name) = std::str::from_utf8(name) else { return };
-        if metadata::is_reserved(name) {
-            return;
+    fn take(&mut self, piece: &[u8]) -> Result<bool, Status> {
+        if !self.is_bare() {
+            return self.check_end().map(|()| false);
         }
-        match name.strip_prefix("trailer-").filter(|_| self.kind == Kind::Unary) {
-            Some(name) => metadata::read(name, value, trailers),
-            None => metadata::read(name, value, metadata),
-        }
-    }
-
-    /// Appends a piece of a body that is one message. A failure ends the call.
-    pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), Status> {
         if piece.len() > self.limit.saturating_sub(self.body.len()) {
             return Err(too_large(self.limit));
         }
         append(&mut self.body, piece);
-        Ok(())
+        Ok(true)
     }
 
-    /// Rejects data after the last message of a stream.
-    pub(crate) fn check_end(&mut self) -> Result<(), Status> {
-        match self.end_message.take() {
-            None => Ok(()),
-            Some(_) => Err(Status::internal("the response continues after its end").with_fault(Fault::Peer)),
+    fn body_ended(&mut self) -> CallResult {
+        self.ended = true;
+        let trailers = std::mem::take(&mut self.trailers);
+        match self.kind {
+            Kind::Unary if self.is_failure => (Err(self.failure()), trailers),
+            Kind::Unary => (Ok(()), trailers),
+            // The buffered last messages are not decoded yet.
+            _ => (Err(without_end()), Metadata::new()),
         }
     }
 
-    /// Returns the message of a unary response once the body is complete.
-    pub(crate) fn message(&mut self) -> Option<Message> {
+    fn message(&mut self) -> Option<Message> {
         if !self.ended || self.is_failure {
             return None;
         }
@@ -162,13 +160,15 @@ impl Response {
         Some(Message { body, compression })
     }
 
-    /// Decodes the last message of a stream.
-    pub(crate) fn end_of_stream(
-        &mut self,
-        flag: u8,
-        text: &Bytes,
-        compression: Option<Compression>,
-    ) -> Result<(), Status> {
+    fn is_end(&self, flag: u8) -> bool {
+        matches!(flag, frame::END | frame::COMPRESSED_END)
+    }
+
+    fn limit(&self) -> usize {
+        self.limit
+    }
+
+    fn read_end(&mut self, flag: u8, text: &Bytes, compression: Option<Compression>) -> Result<(), Status> {
         let plain = match (flag, compression) {
             (frame::END, _) => None,
             (_, Some(Compression::None)) => {
@@ -186,40 +186,22 @@ impl Response {
         Ok(())
     }
 
-    /// Ends the response and returns the result of the call.
-    pub(crate) fn end(&mut self) -> CallResult {
-        self.ended = true;
-        let trailers = std::mem::take(&mut self.trailers);
-        match self.kind {
-            Kind::Unary if self.is_failure => (Err(self.failure()), trailers),
-            Kind::Unary => (Ok(()), trailers),
-            // The buffered last messages are not decoded yet.
-            _ => (Err(without_end()), Metadata::new()),
+    fn check_end(&mut self) -> Result<(), Status> {
+        match self.end_message.take() {
+            None => Ok(()),
+            Some(_) => Err(Status::internal("the response continues after its end").with_fault(Fault::Peer)),
         }
     }
 
-    /// Returns the result of the call: that of the last message of the stream, otherwise `end`, the result by the
-    /// connection.
-    pub(crate) fn into_end(self, end: CallResult) -> CallResult {
+    fn held(&self) -> usize {
+        self.body.len()
+    }
+
+    fn finish(self: Box<Self>, end: CallResult) -> CallResult {
         match (self.ended, self.end_message) {
             (true, Some(end_message)) => end_message,
             _ => end,
         }
-    }
-
-    #[cold]
-    fn failure(&self) -> Status {
-        let plain = match self.compression {
-            Some(Compression::None) => None,
-            Some(compression) => compress::decompress(compression, &self.body, self.limit).ok(),
-            None => return status::bare(self.http),
-        };
-        let text = plain.as_deref().unwrap_or(&self.body);
-        let fallback = status::from_http(self.http);
-        serde_json::from_slice(text)
-            .ok()
-            .and_then(|error| status::read(&error, fallback))
-            .unwrap_or_else(|| status::bare(self.http))
     }
 }
 

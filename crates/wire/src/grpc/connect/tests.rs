@@ -404,7 +404,7 @@ fn client(method: UnaryMethod) -> grpc_web::Client {
         limits: Limits { message: LIMIT, ..Limits::default() },
         authority: "h:1".to_owned(),
         credential: None,
-        connect: Some(method),
+        framing: Some(method.into()),
     })
 }
 
@@ -552,7 +552,7 @@ fn h2(method: UnaryMethod) -> Pair<grpc::Client, http_server::h2::Server> {
         authority: "localhost".into(),
         tls: false,
         web: false,
-        connect: Some(method),
+        framing: Some(method.into()),
         credential: None,
     });
     let config = http_server::h2::ServerConfig { gateway: Some(config()), ..Default::default() };

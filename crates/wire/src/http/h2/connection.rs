@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::closed_streams::{CloseReason, ClosedStreams};
 use super::frame::Header;
 use super::guard::AbuseGuard;
 use super::hpack::{Decoder, Encoder, Fields};
-use super::long_frame_state::LongFrameState;
+use super::long_frame_state::{LONG_READ, LongFrameState};
 use super::settings::{DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW, PeerSettings, Settings};
 use super::status::{ErrorCode, Fault, connection_error};
 use super::stream::{Role, State, Stream};
@@ -509,6 +510,65 @@ impl<T: Default> Connection<T> {
             }
             taken => taken,
         }))
+    }
+
+    /// Handles the typical unary request: its only DATA frame follows its HEADERS directly.
+    fn with_body(&mut self, id: u32, fields: Arc<Fields>, inbox: &mut BytesMut) -> Result<Event, Fault> {
+        let headers = |fields| Ok(Event::Headers { stream: id, fields, end: false });
+        let Some(mut header) = Header::read(inbox) else { return headers(fields) };
+        if self.role == Role::Server
+            && (header.kind, header.stream) == (frame::WINDOW_UPDATE, id)
+            && self.take_first_window(id, inbox)
+        {
+            let Some(next) = Header::read(inbox) else { return headers(fields) };
+            header = next;
+        }
+        let plain = header.kind == frame::DATA && header.stream == id && header.flags == frame::END_STREAM;
+        let whole = frame::HEADER + header.length;
+        if !plain || self.role == Role::Client || inbox.len() < whole {
+            return headers(fields);
+        }
+        let longest = self.longest_frame();
+        let Some(known) = self.streams.get_mut(id) else { return headers(fields) };
+        let misses = known.expected.is_some_and(|expected| expected != header.length as u64);
+        let window = known.receive_window.min(self.receive_window);
+        if misses || window < header.length as i64 || header.length > longest {
+            // Processing the frame itself reports the error.
+            return headers(fields);
+        }
+        known.state = State::RemoteDone;
+        self.count_data(header.length)?;
+        self.release(header.length);
+        inbox.advance(frame::HEADER);
+        let body = self.take_payload(header.length, inbox).freeze();
+        Ok(Event::Whole { stream: id, fields, body })
+    }
+
+    /// Takes the payload of a DATA frame out of the inbox.
+    ///
+    /// A short payload is copied if the inbox is a buffer that was allocated for a long frame; otherwise it would keep
+    /// that whole buffer alive. A long payload keeps the buffer, and the bytes after it move to a new one.
+    pub(super) fn take_payload(&mut self, length: usize, inbox: &mut BytesMut) -> BytesMut {
+        if !self.long_frame.inbox_is_long_buffer {
+            return inbox.split_to(length);
+        }
+        let (payload, behind) = inbox.split_at(length);
+        // A payload of more than `LONG_READ` is copied only if at least as many bytes follow it; a shorter one always.
+        // So no more bytes are copied than are taken.
+        if length > LONG_READ && behind.len() < length {
+            let behind = BytesMut::from(behind);
+            self.long_frame.inbox_is_long_buffer = behind.len() > LONG_READ;
+            let mut payload = mem::replace(inbox, behind);
+            payload.truncate(length);
+            return payload;
+        }
+        let payload = BytesMut::from(payload);
+        inbox.advance(length);
+        if inbox.is_empty() {
+            self.long_frame.inbox_is_long_buffer = false;
+            *inbox = BytesMut::new();
+        }
+        payload
     }
 
     /// Reads the client's connection preface (RFC 9113, §3.4).

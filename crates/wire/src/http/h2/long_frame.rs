@@ -7,13 +7,10 @@ use polyrpc_core::Outbox;
 
 use super::connection::{Connection, FrameOutcome};
 use super::frame::{self, Header};
-use super::long_frame_state::LongFrame;
+use super::long_frame_state::{LONG_READ, LongFrame};
 use super::receive::block_too_long;
 use super::settings::DEFAULT_FRAME;
 use super::status::{ErrorCode, Fault, connection_error};
-
-/// A frame of more bytes is read into a buffer of its own.
-const LONG_READ: usize = 64 << 10;
 
 /// A long frame arrives slowly if a read brings fewer bytes of it. Its data are then reported as they arrive.
 const SLOW_READ: usize = 4 << 10;
@@ -123,33 +120,6 @@ impl<T: Default> Connection<T> {
         let piece = Header { length, flags: if is_last { rest.flags } else { 0 }, ..rest };
         let payload = self.take_payload(length, inbox);
         self.data_frame(piece, payload, out).map(Some)
-    }
-
-    /// Takes the payload of a DATA frame out of the inbox.
-    ///
-    /// A short payload is copied if the inbox is a buffer that was allocated for a long frame; otherwise it would keep
-    /// that whole buffer alive. A long payload keeps the buffer, and the bytes after it move to a new one.
-    pub(super) fn take_payload(&mut self, length: usize, inbox: &mut BytesMut) -> BytesMut {
-        if !self.long_frame.inbox_is_long_buffer {
-            return inbox.split_to(length);
-        }
-        let (payload, behind) = inbox.split_at(length);
-        // A payload of more than `LONG_READ` is copied only if at least as many bytes follow it; a shorter one always.
-        // So no more bytes are copied than are taken.
-        if length > LONG_READ && behind.len() < length {
-            let behind = BytesMut::from(behind);
-            self.long_frame.inbox_is_long_buffer = behind.len() > LONG_READ;
-            let mut payload = mem::replace(inbox, behind);
-            payload.truncate(length);
-            return payload;
-        }
-        let payload = BytesMut::from(payload);
-        inbox.advance(length);
-        if inbox.is_empty() {
-            self.long_frame.inbox_is_long_buffer = false;
-            *inbox = BytesMut::new();
-        }
-        payload
     }
 }
 

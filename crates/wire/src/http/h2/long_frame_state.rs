@@ -2,6 +2,9 @@
 
 use super::frame::Header;
 
+/// A frame of more bytes is read into a buffer of its own.
+pub(super) const LONG_READ: usize = 64 << 10;
+
 /// Whether longer frames were announced, and which one is being read.
 #[derive(Debug, Default)]
 pub(super) struct LongFrameState {

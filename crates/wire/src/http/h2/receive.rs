@@ -282,43 +282,6 @@ impl<T: Default> Connection<T> {
         self.queued >= max_unsent || counted() >= unsent_in_all
     }
 
-    /// Handles the typical unary request: its only DATA frame follows its HEADERS directly.
-    pub(super) fn with_body(
-        &mut self,
-        id: u32,
-        fields: Arc<Fields>,
-        inbox: &mut BytesMut,
-    ) -> Result<Event, Fault> {
-        let headers = |fields| Ok(Event::Headers { stream: id, fields, end: false });
-        let Some(mut header) = Header::read(inbox) else { return headers(fields) };
-        if self.role == Role::Server
-            && (header.kind, header.stream) == (frame::WINDOW_UPDATE, id)
-            && self.take_first_window(id, inbox)
-        {
-            let Some(next) = Header::read(inbox) else { return headers(fields) };
-            header = next;
-        }
-        let plain = header.kind == frame::DATA && header.stream == id && header.flags == frame::END_STREAM;
-        let whole = frame::HEADER + header.length;
-        if !plain || self.role == Role::Client || inbox.len() < whole {
-            return headers(fields);
-        }
-        let longest = self.longest_frame();
-        let Some(known) = self.streams.get_mut(id) else { return headers(fields) };
-        let misses = known.expected.is_some_and(|expected| expected != header.length as u64);
-        let window = known.receive_window.min(self.receive_window);
-        if misses || window < header.length as i64 || header.length > longest {
-            // Processing the frame itself reports the error.
-            return headers(fields);
-        }
-        known.state = State::RemoteDone;
-        self.count_data(header.length)?;
-        self.release(header.length);
-        inbox.advance(frame::HEADER);
-        let body = self.take_payload(header.length, inbox).freeze();
-        Ok(Event::Whole { stream: id, fields, body })
-    }
-
     /// Takes the WINDOW_UPDATE by which a client widens the window of the stream that it has just opened. Returns
     /// `false` if it is something else, or would be an error, which is reported after the event of the stream.
     #[cold]
@@ -586,7 +549,7 @@ impl<T: Default> Connection<T> {
     }
 
     /// Deducts data from the connection's window (§6.9.1).
-    fn count_data(&mut self, length: usize) -> Result<(), Fault> {
+    pub(super) fn count_data(&mut self, length: usize) -> Result<(), Fault> {
         if self.receive_window < length as i64 {
             return Err(connection_error(ErrorCode::FLOW_CONTROL_ERROR, BEYOND_WINDOW));
         }

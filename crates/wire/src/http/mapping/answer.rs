@@ -10,7 +10,6 @@ use super::config::ServerConfig;
 use super::request::Request;
 use super::response::{html, json, plain};
 use super::{brpc, content_type, failure, gateway, routed, status};
-use crate::http::connect_kind::{ACCEPTED_POST, STREAM};
 use crate::http::cors::Preflight;
 use crate::http::head::WriteHead;
 use crate::http::websocket::handshake::HandshakeError;
@@ -224,7 +223,6 @@ impl Answer {
                     false => failure::refusal(415, TEXT, config, head),
                 };
                 head.field("Accept", content_type::ACCEPTED_TYPES.as_bytes());
-                head.field("Accept-Post", ACCEPTED_POST.as_bytes());
                 body
             }
             Self::Unfit(status) => routed::failure(&status, head),
@@ -239,17 +237,14 @@ impl Answer {
     }
 }
 
-/// Whether a client with this request expects no JSON response: a client of gRPC or Connect, which may take it for a
-/// failure of Connect's, or one that sends images, audio or the like.
+/// Whether a client with this request expects no JSON response: a client of gRPC or one of its dialects, which may take
+/// it for a failure in its own form, or one that sends images, audio or the like.
 #[cold]
 fn is_not_json(request: &Request) -> bool {
     let is_other = |content_type: &[u8]| {
-        content_type::is_grpc(content_type)
-            || content_type::is_no_message(content_type)
-            || content_type.starts_with(STREAM)
+        content_type::is_grpc(content_type) || content_type::is_no_message(content_type)
     };
-    request.content_type.as_deref().is_some_and(is_other)
-        || request.metadata.bytes("connect-protocol-version").is_some()
+    request.uses_dialect || request.content_type.as_deref().is_some_and(is_other)
 }
 
 /// Writes the response to a request whose body did not arrive in time.

@@ -33,7 +33,7 @@ pub(crate) fn coding_of(value: &[u8]) -> Option<Compression> {
     }
 }
 
-/// Parses a timeout in milliseconds, in the form of the Connect protocol; `None` if it is malformed.
+/// Parses a timeout in milliseconds, of up to ten digits; `None` if it is malformed.
 pub(crate) fn milliseconds(value: &[u8]) -> Option<Duration> {
     digits(value).map(Duration::from_millis)
 }

@@ -25,7 +25,7 @@ struct Ends {
 
 impl Fields {
     /// Creates an empty list with capacity for a typical one of a block of this length.
-    pub(super) fn with_room(block: usize) -> Self {
+    pub(crate) fn with_room(block: usize) -> Self {
         let (bytes, ends) = (256 + (2 * block).min(MAX_ROOM), 12 + (block / 12).min(MAX_ROOM / 32));
         Self { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(ends), meaning: OnceLock::new() }
     }

@@ -20,9 +20,9 @@ use self::exchange::{ActiveExchange, DeferredRequest, Pieces};
 use self::streamed_body::StreamedBody;
 use self::web::WebCall;
 use super::response_queue::{Exchange, ResponseQueue};
-use crate::grpc::connect;
 use crate::grpc::dialect::Dialect;
-use crate::http::connect_kind::Kind;
+use crate::grpc::framing::ResponseBody;
+use crate::grpc::incoming::decompression_failed;
 use crate::http::h1::chunked::Chunked;
 use crate::http::h1::frame::{self, Framing, Refusal};
 use crate::http::h1::recognise;
@@ -31,9 +31,10 @@ use crate::http::mapping::config::ServerConfig;
 use crate::http::mapping::request::Method;
 use crate::http::mapping::request_kind::{self, BatchCalls, Names, RPCX_PATH, RequestKind};
 use crate::http::mapping::{browser, rejection};
+use crate::http_server::answer::write as write_answer;
 use crate::http_server::request::H1Request;
 use crate::http_server::{Upgrade, upgrade};
-use crate::{grpc, json_rpc, net_rpc};
+use crate::{json_rpc, net_rpc};
 
 /// Server session of a connection.
 ///
@@ -221,8 +222,7 @@ enum Form {
 impl session::server::Ticket for Ticket {
     fn not_found_failure(&self, call: &Call<'_>, missing: NotFound) -> Status {
         match &self.form {
-            Form::Web(dialect) if dialect.connect().is_some() => connect::status::unknown(call, missing),
-            Form::Web(_) => grpc::status::unknown(call, missing),
+            Form::Web(dialect) => dialect.not_found(call, missing),
             Form::Http(form) => form.unknown(call, missing),
             Form::Exchange => answer::unknown(call, missing),
             Form::Entry(_) | Form::Nothing => answer::unknown_to_rpcx(call, missing),
@@ -232,10 +232,11 @@ impl session::server::Ticket for Ticket {
     /// A call of gRPC-Web is answered as in gRPC.
     fn decode_failure(&self) -> fn(Status) -> Status {
         match self.form {
-            Form::Web(dialect) if dialect.connect().is_none() => grpc::incoming::decompression_failed,
-            Form::Web(_) | Form::Http(_) | Form::Entry(_) | Form::Exchange | Form::Nothing => {
-                std::convert::identity
-            }
+            Form::Web(dialect) => match dialect.framing() {
+                None => decompression_failed,
+                Some(framing) => framing.decode_failure(),
+            },
+            Form::Http(_) | Form::Entry(_) | Form::Exchange | Form::Nothing => std::convert::identity,
         }
     }
 
@@ -260,7 +261,7 @@ impl session::server::Ticket for Ticket {
 
     fn stream(&self) -> Option<StreamId> {
         let is_stream = match self.form {
-            Form::Web(dialect) => dialect.connect() != Some(Kind::Unary),
+            Form::Web(dialect) => dialect.response_body() != ResponseBody::Message,
             Form::Exchange => true,
             Form::Http(_) | Form::Entry(_) | Form::Nothing => false,
         };
@@ -352,10 +353,7 @@ impl Server {
         let head = inbox.split_to(end).freeze();
         // A body for the HTTP fallback may have any length.
         let limit = if self.config.own.is_some() { usize::MAX } else { limits.message };
-        let request = H1Request::parse(&head, limit).map(|mut request| {
-            request.settle(&self.config);
-            request
-        });
+        let request = H1Request::parse(&head, limit).map(|request| request.settled(&self.config));
         match request {
             Ok(request) if self.config.own.is_some() => self.handle_or_hand_out(request, &head, inbox, out),
             Ok(request) => self.take(request, end, inbox, out),
@@ -679,7 +677,7 @@ impl Server {
             self.unreported_refusals.record(cause);
         }
         let config = &self.config;
-        self.order.respond(exchange, out, |head| answer.write(config, head));
+        self.order.respond(exchange, out, |head| write_answer(answer, config, head));
         Step::Next
     }
 

@@ -1,4 +1,4 @@
-//! gRPC-Web and Connect over HTTP/1: one call at a time, with a response sent message by message.
+//! gRPC-Web, and dialects with a framing of their own, over HTTP/1: one call at a time, with a response sent message by message.
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::server::Streaming as _;
@@ -7,14 +7,11 @@ use polyrpc_core::{Call, Code, Compression, Format, Head, Metadata, Outbox, Repl
 
 use super::streamed_body::{NextMessage, StreamedBody};
 use super::{Form, Partial, Reading, Step, StreamingExchange};
-use crate::grpc;
-use crate::grpc::connect;
-use crate::grpc::connect::answer::Whole;
 use crate::grpc::dialect::Dialect;
+use crate::grpc::framing::{ResponseBody, WholeResponse};
 use crate::grpc::incoming::{compressed_without_name, unknown_encoding};
 use crate::grpc::request::{AcceptedCompressions, InvalidRequest, Request as GrpcRequest, two_credentials};
 use crate::grpc_web;
-use crate::http::connect_kind::Kind;
 use crate::http::field;
 use crate::http::h1::chunked;
 use crate::http::mapping::answer::Answer;
@@ -33,20 +30,17 @@ pub(super) struct WebCall {
     /// The compression of messages, once the head has been sent.
     begun: Option<Compression>,
     /// The buffered response, if it is sent as a whole.
-    whole: Whole,
+    whole: WholeResponse,
 }
 
 impl WebCall {
     fn new(exchange: Exchange, dialect: Dialect, format: Format, accepts: AcceptedCompressions) -> Self {
-        Self { exchange, dialect, format, accepts, begun: None, whole: Whole::default() }
+        Self { exchange, dialect, format, accepts, begun: None, whole: WholeResponse::default() }
     }
 
-    /// Whether the response is sent as a whole if it ends like this: true for Connect's unary responses, and for text
-    /// responses that fail before they begin.
+    /// Whether the response is sent as a whole if it ends like this.
     fn is_whole(&self, failure: Option<&Status>) -> bool {
-        self.dialect.connect().is_some_and(|kind| {
-            kind == Kind::Unary || kind.is_text() && self.begun.is_none() && failure.is_some()
-        })
+        self.dialect.is_whole(self.begun.is_some(), failure)
     }
 }
 
@@ -77,12 +71,11 @@ impl Server {
             Verdict::Unauthenticated(status) | Verdict::Refused(status) => status,
             Verdict::Missing(missing) => {
                 let call = Call::new(service, method, Format::Protobuf, Bytes::new());
-                match &self.reading {
-                    Reading::Body(partial) if partial.request.is_connect() => {
-                        connect::status::unknown(&call, missing)
-                    }
-                    _ => grpc::status::unknown(&call, missing),
-                }
+                let dialect = match &self.reading {
+                    Reading::Body(partial) => partial.request.dialect(),
+                    _ => Dialect::default(),
+                };
+                dialect.not_found(&call, missing)
             }
         };
         self.start_rejected(Some(&failure), out);
@@ -257,7 +250,7 @@ impl Server {
     pub(super) fn reply_web(&mut self, exchange: Exchange, dialect: Dialect, reply: Reply, out: &mut Outbox) {
         let Reply { result, head, trailers, .. } = reply;
         let id = id(&exchange);
-        if result.is_ok() || !dialect.connect().is_some_and(Kind::is_text) {
+        if result.is_ok() || dialect.response_body() != ResponseBody::Text {
             self.start_response(id, head, out);
         }
         let result = result.map(|message| self.message(id, message, out));
@@ -272,7 +265,7 @@ impl Server {
         let compression = web.accepts.choose(head.compression);
         web.begun = Some(compression);
         if web.is_whole(None) {
-            return web.whole.begin(compression, head.metadata.clone());
+            return web.whole.start(compression, head.metadata.clone());
         }
         if !web.exchange.takes_chunks() {
             // The end of the connection delimits the body.
@@ -295,7 +288,7 @@ impl Server {
         self.begin_answer(&Head::default(), out);
         let Some(web) = StreamingExchange::web_mut(&mut self.live) else { return };
         if web.is_whole(None) {
-            return web.whole.message(message);
+            return web.whole.add(message);
         }
         let WebCall { exchange, dialect, begun, .. } = web;
         let chunks = exchange.takes_chunks();
@@ -324,12 +317,14 @@ impl Server {
 
     /// Writes a response that is sent as a whole.
     fn finish_unary_response(&mut self, failure: Option<&Status>, trailers: &Metadata, out: &mut Outbox) {
-        let Some(WebCall { exchange, format, whole, .. }) = StreamingExchange::take_web(&mut self.live)
+        let Some(WebCall { exchange, dialect, format, whole, .. }) =
+            StreamingExchange::take_web(&mut self.live)
         else {
             return;
         };
+        let Some(framing) = dialect.framing() else { return };
         self.unanswered = self.unanswered.saturating_sub(1);
-        self.order.respond(exchange, out, |head| whole.write(format, failure, trailers, head));
+        self.order.respond(exchange, out, |head| framing.whole(whole, format, failure, trailers, head));
     }
 }
 

@@ -16,7 +16,7 @@ const ID: CallId = CallId(7);
 
 fn client() -> Client {
     let limits = Limits { message: 1000, ..Limits::default() };
-    Client::new(ClientConfig { limits, authority: "host:1".to_owned(), credential: None, connect: None })
+    Client::new(ClientConfig { limits, authority: "host:1".to_owned(), credential: None, framing: None })
 }
 
 fn call() -> Call<'static> {

@@ -61,8 +61,8 @@ impl Server {
             credential: Credential::Call(request.authorization),
             ..Call::new("", "", Format::Raw, Bytes::new())
         };
-        let http = Some(Box::new(OwedResponse::from_exchange(responding)));
-        Some(CallEvent::Exchange(Box::new((call, Ticket { http, ..Ticket::new(stream) }))))
+        let ticket = Ticket::of_http(stream, OwedResponse::from_exchange(responding));
+        Some(CallEvent::Exchange(Box::new((call, ticket))))
     }
 
     /// Returns the event of the request found last, with its names.

@@ -57,7 +57,7 @@ impl HeldRequest {
             self.gathered.extend_from_slice(piece);
         }
         let body = if self.first.is_empty() { &self.gathered[..] } else { &self.first[..] };
-        if self.request.dialect.is_sole() || frame::may_be_sole(body, limit.min(MOST)) {
+        if self.request.dialect.has_bare_request() || frame::may_be_sole(body, limit.min(MOST)) {
             self.clock.receive(piece.len());
             return true;
         }

@@ -22,6 +22,7 @@ use crate::http::mapping::rejection;
 use crate::http::mapping::request::{Method, Request};
 use crate::http::mapping::request_kind::{self, BatchCalls, Names, RequestKind, RequestPreview};
 use crate::http::{ServerConfig, h2};
+use crate::http_server::answer::write as write_answer;
 use crate::http_server::h2::{Server, Ticket};
 use crate::http_server::request::H1Request;
 use crate::json_rpc;
@@ -569,7 +570,7 @@ impl Server {
         if let Some(cause) = rejection::cause(&answer) {
             self.unreported_refusals.record(cause);
         }
-        self.respond(stream, responding, out, |config, head| answer.write(config, head));
+        self.respond(stream, responding, out, |config, head| write_answer(answer, config, head));
         CallEvent::Nothing
     }
 
@@ -606,8 +607,7 @@ impl Server {
 }
 
 fn found(stream: u32, call: Call<'static>, form: ResponseReader, responding: ResponseContext) -> CallEvent {
-    let http = Some(Box::new(OwedResponse { form, responding }));
-    CallEvent::Http(Box::new((call, Ticket { http, ..Ticket::new(stream) })))
+    CallEvent::Http(Box::new((call, Ticket::of_http(stream, OwedResponse { form, responding }))))
 }
 
 /// Fields of a malformed request that determine the form of its response.

@@ -1,4 +1,5 @@
-//! Server session of a connection. [`web`] contains the differences of gRPC-Web, [`http`] the requests other than gRPC.
+//! Server session of a connection. [`web`] contains the differences of the other dialects of gRPC, [`http`] the requests
+//! other than gRPC.
 
 mod clock;
 mod exchange;
@@ -28,13 +29,12 @@ use self::http::{Calls, OwedResponse};
 use self::open_requests::OpenRequests;
 use self::web::WebResponse;
 use super::Methods;
-use crate::grpc::connect;
 use crate::grpc::dialect::Dialect;
 use crate::grpc::frame::{self, ReceivedMessage};
+use crate::grpc::framing::{Framing, ResponseBody};
 use crate::grpc::incoming::{self, Next, compressed_without_name};
 use crate::grpc::request::{AcceptedCompressions, InvalidRequest, Request, two_credentials};
 use crate::grpc::{block, coding, status};
-use crate::http::connect_kind::Kind;
 use crate::http::h2::hpack::Fields;
 use crate::http::h2::{self, Connection, ErrorCode};
 use crate::http::mapping::content_type::is_grpc;
@@ -137,59 +137,87 @@ pub(super) struct Messages {
 #[derive(Debug)]
 pub struct Ticket {
     stream: u32,
-    /// Framing of Connect, if the call uses that.
-    connect: Option<Kind>,
-    /// Data for the response to a request other than gRPC.
-    http: Option<Box<OwedResponse>>,
+    /// Form of the response, if it is not that of gRPC or gRPC-Web. Boxed, since every call moves its ticket around,
+    /// and most have none.
+    form: Option<Box<Form>>,
+}
+
+/// Form of a response.
+#[derive(Debug)]
+enum Form {
+    /// The call's dialect has a framing of its own.
+    Framed(&'static dyn Framing),
+    /// The request is not one of gRPC.
+    Http(OwedResponse),
 }
 
 impl Ticket {
     fn new(stream: u32) -> Self {
-        Self { stream, connect: None, http: None }
+        Self { stream, form: None }
+    }
+
+    /// Creates the ticket of a call in this dialect.
+    fn of_call(stream: u32, dialect: Dialect) -> Self {
+        Self { stream, form: dialect.framing().map(|framing| Box::new(Form::Framed(framing))) }
+    }
+
+    /// Creates the ticket of a request other than gRPC.
+    fn of_http(stream: u32, response: OwedResponse) -> Self {
+        Self { stream, form: Some(Box::new(Form::Http(response))) }
+    }
+
+    /// Returns what a response to a request other than gRPC needs.
+    fn http(&self) -> Option<&OwedResponse> {
+        match self.form.as_deref() {
+            Some(Form::Http(response)) => Some(response),
+            Some(Form::Framed(_)) | None => None,
+        }
     }
 }
 
 impl session::server::Ticket for Ticket {
     fn not_found_failure(&self, call: &Call<'_>, missing: NotFound) -> Status {
-        match &self.http {
-            None if self.connect.is_some() => connect::status::unknown(call, missing),
+        match self.form.as_deref() {
             None => status::unknown(call, missing),
-            Some(http) => http.unknown(call, missing),
+            Some(Form::Framed(framing)) => framing.not_found(call, missing),
+            Some(Form::Http(response)) => response.unknown(call, missing),
         }
     }
 
     /// A request that its method cannot decode is INTERNAL (`doc/statuscodes.md`); mapped HTTP requests have their own
     /// status.
     fn decode_failure(&self) -> fn(Status) -> Status {
-        match self.http {
-            None if self.connect.is_none() => incoming::decompression_failed,
-            _ => std::convert::identity,
+        match self.form.as_deref() {
+            None => incoming::decompression_failed,
+            Some(Form::Framed(framing)) => framing.decode_failure(),
+            Some(Form::Http(_)) => std::convert::identity,
         }
     }
 
     /// An empty gRPC message is valid in every format (brpc `policy/http_rpc_protocol.cpp`).
     fn may_be_empty(&self) -> bool {
-        self.http.as_ref().is_none_or(|response_form| response_form.may_be_empty())
+        self.http().is_none_or(OwedResponse::may_be_empty)
     }
 
     fn body_conversion(&self) -> Option<BodyConversion> {
-        self.http.as_ref().and_then(|response_form| response_form.body_conversion())
+        self.http().and_then(OwedResponse::body_conversion)
     }
 
     fn carrier(&self) -> Carrier {
-        self.http.as_ref().map_or(Carrier::Grpc, |response_form| response_form.carrier())
+        self.http().map_or(Carrier::Grpc, OwedResponse::carrier)
     }
 
     fn stream(&self) -> Option<StreamId> {
-        let is_stream = match &self.http {
-            None => self.connect != Some(Kind::Unary),
-            Some(response_form) => response_form.is_exchange(),
+        let is_stream = match self.form.as_deref() {
+            None => true,
+            Some(Form::Framed(framing)) => framing.response_body() != ResponseBody::Message,
+            Some(Form::Http(response)) => response.is_exchange(),
         };
         is_stream.then(|| id(self.stream))
     }
 
     fn is_exchange(&self) -> bool {
-        self.http.as_ref().is_some_and(|response_form| response_form.is_exchange())
+        self.http().is_some_and(OwedResponse::is_exchange)
     }
 }
 
@@ -240,7 +268,7 @@ pub(super) struct ResponseState {
     accepts: AcceptedCompressions,
     /// The compression of messages, once the head has been sent.
     begun: Option<Compression>,
-    /// Additional data of gRPC-Web and Connect responses.
+    /// Additional data of responses in another dialect than gRPC's own.
     web: Option<Box<WebResponse>>,
 }
 
@@ -345,37 +373,41 @@ impl session::Server for Server {
     }
 
     fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
-        if let Some(response_form) = ticket.http {
-            return self.http_reply(ticket.stream, *response_form, reply, out);
-        }
+        let stream = ticket.stream;
+        let framing = match ticket.form.map(|form| *form) {
+            None => None,
+            Some(Form::Framed(framing)) => Some(framing),
+            Some(Form::Http(response)) => return self.http_reply(stream, response, reply, out),
+        };
         let Reply { result, head, trailers, .. } = reply;
         match result {
             Ok(message) => {
                 let message = match is_plain(&head, &trailers) {
-                    true => self.answer(ticket.stream, message, out),
+                    true => self.answer(stream, message, out),
                     false => Some(message),
                 };
                 let Some(message) = message else { return };
-                self.start_response(id(ticket.stream), head, out);
-                self.message(id(ticket.stream), message, out);
-                self.finish(ticket, Ok(()), trailers, out);
+                self.start_response(id(stream), head, out);
+                self.message(id(stream), message, out);
+                self.finish(Ticket::new(stream), Ok(()), trailers, out);
             }
             Err(status) => {
-                let is_text = ticket.connect.is_some_and(Kind::is_text);
+                let is_text = framing.is_some_and(|framing| framing.response_body() == ResponseBody::Text);
                 if !head.metadata.is_empty() && !is_text {
-                    self.start_response(id(ticket.stream), head, out);
+                    self.start_response(id(stream), head, out);
                 }
-                self.finish(ticket, Err(status), trailers, out);
+                self.finish(Ticket::new(stream), Err(status), trailers, out);
             }
         }
     }
 
     fn reject(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
-        if let Some(response_form) = ticket.http {
-            self.http_refuse(ticket.stream, *response_form, status, out);
-            return false;
+        match ticket.form.map(|form| *form) {
+            Some(Form::Http(response)) => self.http_refuse(ticket.stream, response, status, out),
+            Some(Form::Framed(_)) | None => {
+                self.finish(Ticket::new(ticket.stream), Err(status), Metadata::new(), out);
+            }
         }
-        self.finish(ticket, Err(status), Metadata::new(), out);
         false
     }
 
@@ -447,10 +479,10 @@ impl session::server::Streaming<Ticket> for Server {
     }
 
     fn finish(&mut self, ticket: Ticket, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox) {
-        let Ticket { stream, http, .. } = ticket;
+        let stream = ticket.stream;
         let unread = self.open.remove(stream);
-        if let Some(response_form) = http {
-            self.finish_exchange(stream, &response_form, result, &trailers, out);
+        if let Some(response) = ticket.http() {
+            self.finish_exchange(stream, response, result, &trailers, out);
             if unread.is_some() {
                 self.http_discard(stream, out);
             }
@@ -636,7 +668,7 @@ impl Server {
         }
         let mut request = match Request::read(fields.iter()) {
             Ok(request) => request,
-            Err(unfit) => self.connect(fields).ok_or(unfit)?,
+            Err(unfit) => self.framed_call(fields).ok_or(unfit)?,
         };
         request.takes_one |= self.config.methods.has(&request.service, &request.method);
         let request = Arc::new(request);
@@ -651,10 +683,10 @@ impl Server {
         *takes_one || self.config.methods.others_take_one(service, method, metadata)
     }
 
-    /// Returns the Connect call that a head describes.
+    /// Returns the call that a head describes in a dialect with a framing of its own.
     #[cold]
-    fn connect(&self, fields: &Fields) -> Option<Request> {
-        request::connect_of_h2(fields, self.config.gateway.as_ref()?)
+    fn framed_call(&self, fields: &Fields) -> Option<Request> {
+        request::framed_call(fields, self.config.gateway.as_ref()?)
     }
 
     /// Handles a complete request, which is usually one message.
@@ -777,8 +809,9 @@ impl Server {
         let malformed = (framed.compressed && compression == Compression::None).then(compressed_without_name);
         let credential = credential(request, self.config.trust_connection);
         let malformed = malformed.or_else(|| request.refusal());
-        let call = Call { malformed, credential, ..request.call_with(metadata, framed.body, compression) };
-        ServerEvent::Call(call, Ticket { connect: request.dialect.connect(), ..Ticket::new(stream) })
+        let call =
+            Call { body: framed.body, malformed, credential, ..request.call_with(metadata, compression) };
+        ServerEvent::Call(call, Ticket::of_call(stream, request.dialect))
     }
 
     fn opened(&mut self, stream: u32, request: Arc<Request>) -> ServerEvent<'_, Ticket> {
@@ -788,10 +821,8 @@ impl Server {
         let request = &**request;
         let credential = credential(request, self.config.trust_connection);
         let malformed = request.refusal();
-        let call = request.call_with(metadata, Bytes::new(), request.compression);
-        let call = Call { malformed, credential, ..call };
-        let connect = request.dialect.connect();
-        ServerEvent::Open(call, Ticket { connect, ..Ticket::new(stream) }, id(stream))
+        let call = Call { malformed, credential, ..request.call_with(metadata, request.compression) };
+        ServerEvent::Open(call, Ticket::of_call(stream, request.dialect), id(stream))
     }
 
     /// Sends the most common kind of response in one go. Otherwise returns the message and sends nothing.
@@ -814,7 +845,7 @@ impl Server {
     fn track_request(&mut self, stream: u32, request: &Request) {
         let web = match request.dialect {
             Dialect::Native => None,
-            Dialect::Web | Dialect::WebText | Dialect::Connect(_) => {
+            Dialect::Web | Dialect::WebText | Dialect::Framed(_) => {
                 Some(Box::new(WebResponse::new(request, &self.config.cors)))
             }
         };

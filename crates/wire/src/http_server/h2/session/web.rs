@@ -1,4 +1,4 @@
-//! gRPC-Web and Connect on an HTTP/2 stream.
+//! gRPC-Web, and dialects with a framing of their own, on an HTTP/2 stream.
 
 use bytes::Bytes;
 use polyrpc_core::session::server::Streaming as _;
@@ -6,31 +6,30 @@ use polyrpc_core::{Compression, Format, Head, Metadata, Outbox, Status};
 
 use super::http::Block;
 use super::{ResponseState, id};
-use crate::grpc::connect::answer::Whole;
 use crate::grpc::dialect::Dialect;
+use crate::grpc::framing::{ResponseBody, WholeResponse};
 use crate::grpc::request::{Request, kind};
 use crate::grpc_web;
 use crate::http::Cors;
-use crate::http::connect_kind::Kind;
 use crate::http::cors::{Preflight, expose};
 use crate::http::h2::hpack::{Fields, Indexing, encode_stateless, stateless_field};
 use crate::http::head::WriteHead;
 use crate::http_server::h2::Server;
 
-/// State of the response to a call of gRPC-Web or Connect.
+/// State of the response to a call of gRPC-Web, or of a dialect with a framing of its own.
 #[derive(Debug)]
 pub(super) struct WebResponse {
     dialect: Dialect,
     /// A page of this origin may read the response.
     origin: Option<Bytes>,
     /// The buffered response, if it is sent as a whole; `None` once it has been sent.
-    whole: Option<Whole>,
+    whole: Option<WholeResponse>,
 }
 
 impl WebResponse {
     pub(super) fn new(request: &Request, cors: &Cors) -> Self {
         let origin = cors.origin(&request.metadata);
-        Self { dialect: request.dialect, origin, whole: Some(Whole::default()) }
+        Self { dialect: request.dialect, origin, whole: Some(WholeResponse::default()) }
     }
 
     /// Returns the form of the response to a malformed head; `None` if it is not one of gRPC-Web.
@@ -40,23 +39,15 @@ impl WebResponse {
         (dialect != Dialect::Native).then(|| Self {
             dialect,
             origin: origin(),
-            whole: Some(Whole::default()),
+            whole: Some(WholeResponse::default()),
         })
-    }
-
-    /// Whether the response is sent as a whole if it ends like this: true for Connect's unary responses, and for text
-    /// responses that fail before they have `begun`.
-    fn is_whole(&self, begun: bool, failure: Option<&Status>) -> bool {
-        self.dialect
-            .connect()
-            .is_some_and(|kind| kind == Kind::Unary || kind.is_text() && !begun && failure.is_some())
     }
 
     /// Stores the head of a response that is sent as a whole; returns `false` if this one is not.
     pub(super) fn keep(&mut self, compression: Compression, metadata: &Metadata) -> bool {
-        let is_whole = self.is_whole(true, None);
+        let is_whole = self.dialect.is_whole(true, None);
         if is_whole {
-            self.whole.iter_mut().for_each(|whole| whole.begin(compression, metadata.clone()));
+            self.whole.iter_mut().for_each(|whole| whole.start(compression, metadata.clone()));
         }
         is_whole
     }
@@ -88,7 +79,7 @@ impl Server {
         message: Bytes,
         out: &mut Outbox,
     ) {
-        if dialect.connect() == Some(Kind::Unary) {
+        if dialect.response_body() == ResponseBody::Message {
             return self.keep_message(stream, message, out);
         }
         grpc_web::message(dialect, compression, message, |prefix, body| {
@@ -106,7 +97,7 @@ impl Server {
         let answering = self.http.data_of(stream);
         let begun = answering.is_some_and(|answering| answering.begun.is_some());
         let web = self.http.data_of(stream).and_then(|answering| answering.web.as_deref());
-        if web.is_some_and(|web| web.is_whole(begun, failure)) {
+        if web.is_some_and(|web| web.dialect.is_whole(begun, failure)) {
             return self.finish_unary_response(stream, failure, trailers, out);
         }
         self.start_response(id(stream), Head::default(), out);
@@ -122,8 +113,8 @@ impl Server {
             return;
         };
         let Some(whole) = &mut web.whole else { return };
-        whole.message(message);
-        if whole.has_surplus() {
+        whole.add(message);
+        if whole.has_surplus {
             self.finish_unary_response(stream, None, &Metadata::new(), out);
             self.cancel(stream);
         }
@@ -138,9 +129,9 @@ impl Server {
     ) {
         let Some(ResponseState { format, web: Some(web), .. }) = self.http.data_of(stream) else { return };
         let (format, origin) = (*format, web.origin.clone());
-        let Some(whole) = web.whole.take() else { return };
+        let Some((whole, framing)) = web.whole.take().zip(web.dialect.framing()) else { return };
         let mut head = Block(Vec::with_capacity(128));
-        let body = whole.write(format, failure, trailers, &mut head);
+        let body = framing.whole(whole, format, failure, trailers, &mut head);
         if let Some(origin) = &origin {
             expose(origin, |name, value| head.field(name, value));
         }

@@ -31,7 +31,7 @@ fn client() -> Client {
         tls: false,
         web: false,
         credential: None,
-        connect: None,
+        framing: None,
     })
 }
 

@@ -1,5 +1,7 @@
 use polyrpc_core::{Format, Json};
 
+use crate::grpc::framing::Framing;
+
 /// How the messages of a Connect call are framed in the bodies of its request and its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -14,24 +16,23 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Whether the body of a request is one message without a prefix.
-    pub(crate) fn is_sole(self) -> bool {
-        self != Self::Stream
+    /// Returns the framing of a call of this kind.
+    pub(crate) fn framing(self) -> &'static dyn Framing {
+        static UNARY: Kind = Kind::Unary;
+        static STREAM: Kind = Kind::Stream;
+        static LINES: Kind = Kind::Lines;
+        static EVENTS: Kind = Kind::Events;
+        match self {
+            Self::Unary => &UNARY,
+            Self::Stream => &STREAM,
+            Self::Lines => &LINES,
+            Self::Events => &EVENTS,
+        }
     }
 
     /// Whether each message of a response is text on a line of its own.
     pub(crate) fn is_text(self) -> bool {
         matches!(self, Self::Lines | Self::Events)
-    }
-
-    /// Returns the content type of bodies in this format.
-    pub(crate) fn content_type(self, format: Format) -> Vec<u8> {
-        match self {
-            Self::Unary => [b"application/", name(format)].concat(),
-            Self::Stream => [b"application/connect+", name(format)].concat(),
-            Self::Lines => NDJSON.to_vec(),
-            Self::Events => EVENT_STREAM.to_vec(),
-        }
     }
 }
 
@@ -84,14 +85,19 @@ pub(crate) fn from_accept(accept: &[u8]) -> Option<Kind> {
     })
 }
 
+/// Whether a content type is that of a stream, in whatever format.
+pub(crate) fn is_stream(content_type: &[u8]) -> bool {
+    content_type.get(..STREAM.len()).is_some_and(|start| start.eq_ignore_ascii_case(STREAM))
+}
+
 /// Prefix of the content types of streams.
 pub(crate) const STREAM: &[u8] = b"application/connect+";
 
 /// A shorter `Accept` field contains no known type.
 pub(crate) const SHORTEST: usize = EVENT_STREAM.len();
 
-const NDJSON: &[u8] = b"application/x-ndjson";
-const EVENT_STREAM: &[u8] = b"text/event-stream";
+pub(crate) const NDJSON: &[u8] = b"application/x-ndjson";
+pub(crate) const EVENT_STREAM: &[u8] = b"text/event-stream";
 
 /// The content types of a POST that Connect accepts, for a client that used another.
 pub(crate) const ACCEPTED_POST: &str =
