@@ -19,7 +19,8 @@ pub(crate) struct Reader;
 impl RequestReader for Reader {
     fn hint(&self, name: &str, value: &[u8]) -> Hint {
         match name {
-            "content-type" if kind::is_stream(value) => Hint::Certain,
+            "content-type" if value.starts_with(kind::STREAM) => Hint::Certain,
+            "content-type" if kind::is_stream(value) => Hint::Possible,
             "connect-protocol-version" => Hint::Certain,
             "accept" if value.len() >= kind::SHORTEST && kind::from_accept(value).is_some() => Hint::Possible,
             _ => Hint::None,
