@@ -96,7 +96,7 @@ struct RegistryState {
     /// The server is about to shut down.
     retires: bool,
     eviction: Eviction,
-    /// Evicted connections that have not been woken yet, to close.
+    /// Evicted connections that have not been told to close yet.
     evicted: VecDeque<Arc<ConnectionHandle>>,
     /// For how many ticks the memory budget has been nearly used up.
     pressed: u32,
@@ -105,10 +105,10 @@ struct RegistryState {
 }
 
 impl RegistryState {
-    /// Lets some of the evicted connections close.
-    fn wake_evicted(&mut self, most: usize) {
+    /// Closes some of the evicted connections.
+    fn close_evicted(&mut self, most: usize) {
         let most = most.min(self.evicted.len());
-        self.evicted.drain(..most).for_each(|connection| connection.waker.wake());
+        self.evicted.drain(..most).for_each(|connection| connection.close(Closing::MadeRoom));
     }
 }
 
@@ -128,16 +128,17 @@ impl Eviction {
         staying >= limit - limit / 16 && self.failed_at.load(Ordering::Relaxed) != now + 1
     }
 
-    /// Records that `evicted` of the `wanted` connections are closing.
-    fn record(&self, evicted: usize, wanted: usize, now: u32) {
-        self.closing.fetch_add(evicted, Ordering::Relaxed);
-        if evicted < wanted {
-            self.failed_at.store(now + 1, Ordering::Relaxed);
-        }
+    /// Records that a connection was evicted.
+    fn record_evicted(&self) {
+        self.closing.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records that a connection has closed on command. If it was closed for another reason, one more is evicted later
-    /// than possible.
+    /// Records that fewer connections could be evicted than needed.
+    fn record_failed(&self, now: u32) {
+        self.failed_at.store(now + 1, Ordering::Relaxed);
+    }
+
+    /// Records that an evicted connection has closed.
     fn record_closed(&self) {
         let closing = self.closing.load(Ordering::Relaxed);
         self.closing.store(closing.saturating_sub(1), Ordering::Relaxed);
@@ -224,6 +225,8 @@ pub(super) struct ConnectionHandle {
     since: AtomicU32,
     /// The command that it has received.
     command: AtomicU8,
+    /// It is closed to make room for others, or will be.
+    evicted: AtomicBool,
     waker: AtomicWaker,
     /// Others have been polled since it yielded.
     has_turn: AtomicBool,
@@ -354,7 +357,7 @@ impl ConnectionRegistry {
             self.evict_idle(&mut entries);
         }
         if entries.open.len() >= limit {
-            entries.wake_evicted(WOKEN_PER_CONNECTION);
+            entries.close_evicted(EVICTED_PER_CONNECTION);
             self.incidents.refused(Refusal::Connections, &peer);
             return None;
         }
@@ -367,7 +370,7 @@ impl ConnectionRegistry {
         let record = || Arc::new(PeerRecord::new(self.pool.usage_of_peer(key.address())));
         let record = entries.peers.entry(key).or_insert_with(record).clone();
         let has_room = key == PeerKey::Local || self.has_room_for_peer(&mut entries, &record);
-        entries.wake_evicted(WOKEN_PER_CONNECTION);
+        entries.close_evicted(EVICTED_PER_CONNECTION);
         if !has_room {
             self.incidents.refused(Refusal::PeerConnections, &peer);
             return None;
@@ -400,6 +403,7 @@ impl ConnectionRegistry {
             } else {
                 ConnectionCommand::Serve
             } as u8),
+            evicted: AtomicBool::new(false),
             waker: AtomicWaker::new(),
             has_turn: AtomicBool::new(false),
             turns: self.turns.clone(),
@@ -422,7 +426,7 @@ impl ConnectionRegistry {
         if entries.eviction.closing.load(Ordering::Relaxed) == 0 {
             self.evict_idle(&mut entries);
         }
-        entries.wake_evicted(WOKEN_TOGETHER);
+        entries.close_evicted(WOKEN_TOGETHER);
     }
 
     /// Sends every connection a command.
@@ -552,13 +556,18 @@ impl ConnectionRegistry {
     /// Thousands of connections that were opened together are due in the same tick, and closing one takes tens of
     /// microseconds: woken at once, they would delay every other connection by more than 100 ms.
     async fn wake_due(&self, now: u32, phase_timeouts: &PhaseTimeouts) {
-        let due: Vec<_> = {
+        let (evicted, due): (_, Vec<_>) = {
             let mut entries = self.lock();
-            // They are among those that are due.
-            entries.evicted.clear();
+            let evicted = std::mem::take(&mut entries.evicted);
             let open = entries.open.iter().map(|(_, entry)| entry);
-            open.filter(|entry| entry.is_due(now, phase_timeouts)).cloned().collect()
+            (evicted, open.filter(|entry| entry.is_due(now, phase_timeouts)).cloned().collect())
         };
+        for (index, connection) in evicted.iter().enumerate() {
+            if index > 0 && index.is_multiple_of(WOKEN_TOGETHER) {
+                tokio::task::yield_now().await;
+            }
+            connection.close(Closing::MadeRoom);
+        }
         for (index, connection) in due.iter().enumerate() {
             if index > 0 && index.is_multiple_of(WOKEN_TOGETHER) {
                 // The runtime polls its sockets before this task continues.
@@ -674,9 +683,9 @@ impl ConnectionRegistry {
         let (limit, now) = (self.limits.connections_per_peer, self.tick());
         if record.eviction.is_due(record.pool.connections(), limit, now) {
             let wanted = (limit / 16).max(1);
-            let evicted = self.evict(entries, wanted, |entry| Arc::ptr_eq(&entry.record, record));
-            record.eviction.record(evicted, wanted, now);
-            entries.eviction.record(evicted, 0, now);
+            if self.evict(entries, wanted, |entry| Arc::ptr_eq(&entry.record, record)) < wanted {
+                record.eviction.record_failed(now);
+            }
         }
         record.pool.connections() < limit
     }
@@ -684,15 +693,16 @@ impl ConnectionRegistry {
     /// Evicts connections of any address, to make room for others.
     fn evict_idle(&self, entries: &mut RegistryState) {
         let wanted = (self.limits.connections / 16).max(1);
-        let evicted = self.evict(entries, wanted, |_| true);
-        entries.eviction.record(evicted, wanted, self.tick());
+        if self.evict(entries, wanted, |_| true) < wanted {
+            entries.eviction.record_failed(self.tick());
+        }
     }
 
     /// Evicts up to `room` of the connections that are `meant`: those of the most dispensable class. Returns their
     /// number.
     ///
-    /// They are woken gradually: closing one takes tens of microseconds, and hundreds at once would delay every other
-    /// connection.
+    /// They are closed gradually: closing one takes tens of microseconds, and hundreds at once would delay every other
+    /// connection. Until then they serve calls as before.
     fn evict(
         &self,
         entries: &mut RegistryState,
@@ -700,7 +710,9 @@ impl ConnectionRegistry {
         meant: impl Fn(&ConnectionHandle) -> bool,
     ) -> usize {
         let open = entries.open.iter().map(|(_, entry)| entry);
-        let open = open.filter(|entry| entry.command() < ConnectionCommand::Close && meant(entry));
+        let open = open.filter(|entry| {
+            entry.command() < ConnectionCommand::Close && !entry.is_evicted() && meant(entry)
+        });
         let (mut lowest, mut chosen) = (EvictionClass::Stuck, Vec::new());
         for entry in open {
             let (class, since) = self.eviction(entry);
@@ -721,10 +733,17 @@ impl ConnectionRegistry {
             }),
         }
         chosen.truncate(room);
-        let before = entries.evicted.len();
-        entries.evicted.extend(chosen.into_iter().map(|(_, entry)| entry.clone()));
-        entries.evicted.range(before..).for_each(|entry| entry.will_close(Closing::MadeRoom));
-        entries.evicted.len() - before
+        for (index, (_, entry)) in chosen.iter().enumerate() {
+            entry.evicted.store(true, Ordering::Relaxed);
+            entries.eviction.record_evicted();
+            entry.record.eviction.record_evicted();
+            match index < EVICTED_PER_CONNECTION {
+                // Others may wait in the queue, but the new connection needs room among these.
+                true => entry.close(Closing::MadeRoom),
+                false => entries.evicted.push_back((*entry).clone()),
+            }
+        }
+        chosen.len()
     }
 
     /// Returns what a connection does, and the tick since which it does.
@@ -799,9 +818,9 @@ pub const MAX_REMEMBERED_PEERS: usize = 65_536;
 const CONNECTION: usize = 16 << 10;
 /// Number of connections that are woken before others are polled: together they take about a millisecond.
 const WOKEN_TOGETHER: usize = 32;
-/// Number of evicted connections that close for a new one: more than one, so that there is room again before the limit
-/// is reached.
-const WOKEN_PER_CONNECTION: usize = 2;
+/// Number of evicted connections that are closed for each new one: more than one, so that there is room again before the
+/// limit is reached.
+const EVICTED_PER_CONNECTION: usize = 2;
 
 /// How long a closing connection waits for the peer to close, in ticks: 2 s.
 const CLOSING: u32 = 8;
@@ -1049,12 +1068,6 @@ impl ConnectionHandle {
         }
     }
 
-    /// As [`close`](Self::close), when it is woken next: by its events, by the queue of the evicted, or at a tick.
-    fn will_close(&self, cause: Closing) {
-        self.closed(cause);
-        self.command.fetch_max(ConnectionCommand::Close as u8, Ordering::AcqRel);
-    }
-
     /// Counts the reason for which it is closed.
     #[cold]
     pub(super) fn closed(&self, cause: Closing) {
@@ -1131,11 +1144,9 @@ impl ConnectionHandle {
         }
     }
 
-    /// Whether one of its timeouts, its session, or its end is due.
+    /// Whether one of its timeouts, or its session, is due.
     fn needs_waking(&self, now: u32) -> bool {
-        now >= self.alarm.load(Ordering::Relaxed)
-            || self.wants_ticks.load(Ordering::Relaxed)
-            || self.command() == ConnectionCommand::Close
+        now >= self.alarm.load(Ordering::Relaxed) || self.wants_ticks.load(Ordering::Relaxed)
     }
 
     /// Returns the cause for closing it if it has been in its phase for too long.
@@ -1153,10 +1164,13 @@ impl ConnectionHandle {
     }
 
     pub(super) fn send_command(&self, order: ConnectionCommand) {
-        // Also if it has the command already: an evicted connection may not have been woken yet.
-        if self.command.fetch_max(order as u8, Ordering::AcqRel) <= order as u8 {
+        if self.command.fetch_max(order as u8, Ordering::AcqRel) < order as u8 {
             self.waker.wake();
         }
+    }
+
+    fn is_evicted(&self) -> bool {
+        self.evicted.load(Ordering::Relaxed)
     }
 
     /// Returns the command that the connection has received.
@@ -1361,7 +1375,7 @@ impl Drop for ConnectionGuard {
         self.connection.account.close();
         let mut entries = self.open.lock();
         entries.open.remove(self.key);
-        if self.connection.command() == ConnectionCommand::Close {
+        if self.connection.is_evicted() {
             entries.eviction.record_closed();
             self.connection.record.eviction.record_closed();
         }
@@ -1391,7 +1405,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn evicted_connections_are_woken_a_few_at_a_time() {
+    async fn evicted_connections_are_closed_a_few_at_a_time() {
         let limits = Arc::new(Limits { connections: 1_600, ..Limits::default() });
         let (hooks, incidents) = Default::default();
         let registry = Arc::new(ConnectionRegistry::new(hooks, limits.clone(), incidents, Vec::new(), None));
@@ -1407,11 +1421,16 @@ mod tests {
 
         // A sixteenth of them is evicted.
         connections.push(open());
-        let evicted =
-            connections.iter().filter(|open| open.connection.command() == ConnectionCommand::Close).count();
-        assert_eq!((evicted, woken()), (100, WOKEN_PER_CONNECTION));
+        let evicted = connections.iter().filter(|open| open.connection.is_evicted()).count();
+        assert_eq!(evicted, 100);
+        // Two of them for each of the two steps: eviction, and the new connection.
+        assert_eq!(woken(), 2 * EVICTED_PER_CONNECTION);
         connections.push(open());
-        assert_eq!(woken(), 2 * WOKEN_PER_CONNECTION);
+        assert_eq!(woken(), 3 * EVICTED_PER_CONNECTION);
+        let serving = connections.iter().filter(|open| {
+            open.connection.is_evicted() && open.connection.command() == ConnectionCommand::Serve
+        });
+        assert_eq!(serving.count(), evicted - woken(), "the others serve until then");
 
         // No new connection comes.
         registry.wake_due(1, &PhaseTimeouts::new(&limits)).await;
