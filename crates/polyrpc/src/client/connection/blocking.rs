@@ -13,7 +13,7 @@ use polyrpc_core::{Call, CallId, Outbox, Reply, Retry, Scope, Status};
 use rustix::buffer::spare_capacity;
 use rustix::net::{RecvFlags, SendFlags};
 
-use super::{PushHandler, broken_protocol, closed};
+use super::{PushHandler, broken_protocol, closed, explains_close};
 use crate::transport::tls::{self, Socket as _};
 use crate::transport::{Address, DIALLED, keep_alive};
 
@@ -189,8 +189,8 @@ impl<S: Session + Send> Connection<S> {
         match self.session.end_of_stream(&mut self.inbox) {
             Some(ClientEvent::Reply(replied, reply)) if replied == id => Ok(reply),
             _ => Err(match self.unwritable.take() {
-                Some(error) => broken(error),
-                None => closed(&self.session, &self.inbox),
+                Some(error) if !explains_close(&self.session, &self.inbox) => broken(error),
+                _ => closed(&self.session, &self.inbox),
             }),
         }
     }

@@ -61,7 +61,7 @@ impl Heartbeat {
         !std::mem::replace(&mut self.is_extended, true)
     }
 
-    /// Records that no answer is late.
+    /// Ends an extended wait: the answer has come.
     pub(super) fn end_wait(&mut self) {
         self.is_extended = false;
     }

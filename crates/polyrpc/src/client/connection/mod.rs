@@ -718,8 +718,7 @@ impl<S: Session + Send + 'static> Reader<S> {
                 }
                 Poll::Ready(Ok(0)) => {
                     self.note_incomplete_reply();
-                    let last = self.take_last();
-                    return Poll::Ready(self.unwritable.take().map_or(last, |error| Err(broken(error))));
+                    return Poll::Ready(Err(self.take_last()));
                 }
                 Poll::Ready(Ok(bytes)) if !self.held_back => read += bytes,
                 Poll::Ready(Ok(_)) => {}
@@ -902,8 +901,9 @@ impl<S: Session + Send + 'static> Reader<S> {
         taken.map(|()| shared.corked)
     }
 
-    /// Handles the server's close: a reply that is delimited by the end of the connection is complete now.
-    fn take_last(&mut self) -> Result<(), Status> {
+    /// Handles the server's close: a reply that is delimited by the end of the connection is complete now. Returns
+    /// why the connection has ended.
+    fn take_last(&mut self) -> Status {
         let mut shared = self.connection.lock();
         if let Some(ClientEvent::Reply(id, reply)) = shared.session.end_of_stream(&mut self.inbox.bytes) {
             if let Some(probation) = &mut self.probation {
@@ -911,7 +911,10 @@ impl<S: Session + Send + 'static> Reader<S> {
             }
             shared.pending.finish(id, Ok(reply), &mut self.wakers);
         }
-        Err(closed(&shared.session, &self.inbox.bytes))
+        match self.unwritable.take() {
+            Some(error) if !explains_close(&shared.session, &self.inbox.bytes) => broken(error),
+            _ => closed(&shared.session, &self.inbox.bytes),
+        }
     }
 
     /// Ends the calls whose deadline has passed.
@@ -1085,6 +1088,11 @@ pub(super) fn closed(session: &(impl Session + ?Sized), inbox: &[u8]) -> Status 
         return tls_is_expected();
     }
     connection_lost(with_hint("the server closed the connection".to_owned(), session.failure_hint()))
+}
+
+/// Whether what the server sent before it closed the connection may say why.
+pub(super) fn explains_close(session: &(impl Session + ?Sized), inbox: &[u8]) -> bool {
+    expects_tls(inbox) || session.failure_hint().is_some()
 }
 
 fn with_hint(text: String, hint: Option<String>) -> String {

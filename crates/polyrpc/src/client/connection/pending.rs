@@ -60,7 +60,7 @@ pub(in crate::client) struct StreamState {
     deadline: Option<Instant>,
     /// Idle timeout, if there is one: the deadline is then this long after the last message.
     idle: Option<Duration>,
-    /// The deadline if it was extended after the idle timeout, so that the socket is read first.
+    /// The extended deadline, once the idle timeout has passed: the socket is read before the stream ends.
     extended: Option<Instant>,
     arrived: ReceivedMessages,
     /// Its part of the unread bytes.
