@@ -132,7 +132,7 @@ fn new_observer(
                     Box::new(http::Client::new(config))
                 }
                 Dialect::GrpcWeb => Box::new(web(grpc::WEB)),
-                Dialect::Connect => Box::new(web("connect")),
+                Dialect::Connect => Box::new(web(grpc::connect::SCHEME)),
             };
             let is_connect = matches!(dialect, Dialect::Connect);
             let observer = Observer::new(protocol, server, client, Matching::SameCalls, budget);

@@ -56,6 +56,9 @@ pub(super) fn measure(
     let command = server.command.clone();
     let measured = match (measured, ended) {
         (Err(WindowError::Interrupted), _) => return Err(WindowError::Interrupted),
+        (Err(WindowError::Failed(error)), Some(how)) => {
+            return Err(WindowError::Failed(format!("the server {how}; {error}")));
+        }
         (_, Some(how)) => return Err(WindowError::Failed(format!("the server {how}"))),
         (Err(error), None) => return Err(error),
         (Ok(measured), None) => measured,
