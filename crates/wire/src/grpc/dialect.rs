@@ -72,13 +72,13 @@ impl Dialect {
 
     /// Returns the form of a response's body.
     pub(crate) fn response_body(self) -> ResponseBody {
-        self.framing().map_or(ResponseBody::Framed, |framing| framing.response_body())
+        self.framing().map_or(ResponseBody::Prefixed, |framing| framing.response_body())
     }
 
     /// Whether a response that ends like this, and may have `begun`, is sent as a whole.
     pub(crate) fn is_whole(self, begun: bool, failure: Option<&Status>) -> bool {
         match self.response_body() {
-            ResponseBody::Framed => false,
+            ResponseBody::Prefixed => false,
             ResponseBody::Text => !begun && failure.is_some(),
             ResponseBody::Message => true,
         }

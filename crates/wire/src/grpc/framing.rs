@@ -119,14 +119,14 @@ pub(crate) enum BodyContent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResponseBody {
     /// Messages, each behind a prefix, and the result of the call.
-    Framed,
+    Prefixed,
     /// Messages as text, each on a line of its own. A failure before the first is sent as a whole.
     Text,
     /// One message: the response is sent as a whole, with the result of the call in its head.
     Message,
 }
 
-/// A response that is sent as a whole, as far as the method has returned it.
+/// What the method has returned so far of a response that is sent as a whole.
 #[derive(Debug, Default)]
 pub(crate) struct WholeResponse {
     pub(crate) compression: Compression,

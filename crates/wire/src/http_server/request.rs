@@ -117,8 +117,8 @@ impl H1Request {
         matches!(self.grpc.as_deref(), Some(Ok(call)) if call.dialect.framing().is_some())
     }
 
-    /// Treats a call in a dialect as plain HTTP if it may not be made in that.
-    pub(super) fn settled(mut self, config: &ServerConfig) -> Self {
+    /// Drops a call in a dialect, so that the request is handled as plain HTTP, if the server does not allow the call.
+    pub(super) fn without_disallowed_call(mut self, config: &ServerConfig) -> Self {
         if let Some(Ok(call)) = self.grpc.as_deref()
             && call.dialect.framing().is_some()
             && !is_allowed(config, &self.inner, call)

@@ -28,7 +28,7 @@ impl Framing for Kind {
     fn response_body(&self) -> ResponseBody {
         match self {
             Self::Unary => ResponseBody::Message,
-            Self::Stream => ResponseBody::Framed,
+            Self::Stream => ResponseBody::Prefixed,
             Self::Lines | Self::Events => ResponseBody::Text,
         }
     }

@@ -353,7 +353,8 @@ impl Server {
         let head = inbox.split_to(end).freeze();
         // A body for the HTTP fallback may have any length.
         let limit = if self.config.own.is_some() { usize::MAX } else { limits.message };
-        let request = H1Request::parse(&head, limit).map(|request| request.settled(&self.config));
+        let request =
+            H1Request::parse(&head, limit).map(|request| request.without_disallowed_call(&self.config));
         match request {
             Ok(request) if self.config.own.is_some() => self.handle_or_hand_out(request, &head, inbox, out),
             Ok(request) => self.take(request, end, inbox, out),

@@ -1,4 +1,5 @@
-//! gRPC-Web, and dialects with a framing of their own, over HTTP/1: one call at a time, with a response sent message by message.
+//! gRPC-Web, and dialects with a framing of their own, over HTTP/1: one call at a time, with a response sent message by
+//! message.
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::server::Streaming as _;
