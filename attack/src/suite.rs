@@ -162,13 +162,12 @@ struct Suite {
 }
 
 impl Suite {
-    /// Runs an attack, and repeats it if only the p99 failed: other programs use the machine too. A failure
-    /// on a server that has seen other attacks is repeated on a fresh one: the memory may be theirs. In the short form every
-    /// failure is repeated once: a stall of the machine exceeds its timeouts.
+    /// Runs an attack, and repeats it if only the p99 failed: other programs use the machine too. In the short form every
+    /// failure is repeated once, on a fresh server: a stall of the machine exceeds its timeouts, and a server that has
+    /// seen other attacks may hold memory that is theirs.
     async fn evaluate(&mut self, attack: &'static Attack) -> io::Result<Row> {
-        let was_used = self.stage.is_some();
         let mut row = self.attempt(attack).await?;
-        if (was_used || self.profile.is_short()) && !row.failures.is_empty() {
+        if self.profile.is_short() && !row.failures.is_empty() {
             row = self.attempt(attack).await?;
         }
         let mut rows = vec![row];
