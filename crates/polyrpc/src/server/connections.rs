@@ -356,8 +356,8 @@ impl ConnectionRegistry {
         if entries.eviction.is_due(entries.open.len(), limit, self.tick()) {
             self.evict_idle(&mut entries);
         }
+        entries.close_evicted(EVICTED_PER_CONNECTION);
         if entries.open.len() >= limit {
-            entries.close_evicted(EVICTED_PER_CONNECTION);
             self.incidents.refused(Refusal::Connections, &peer);
             return None;
         }
@@ -369,9 +369,7 @@ impl ConnectionRegistry {
         }
         let record = || Arc::new(PeerRecord::new(self.pool.usage_of_peer(key.address())));
         let record = entries.peers.entry(key).or_insert_with(record).clone();
-        let has_room = key == PeerKey::Local || self.has_room_for_peer(&mut entries, &record);
-        entries.close_evicted(EVICTED_PER_CONNECTION);
-        if !has_room {
+        if key != PeerKey::Local && !self.has_room_for_peer(&mut entries, &record) {
             self.incidents.refused(Refusal::PeerConnections, &peer);
             return None;
         }
@@ -563,16 +561,11 @@ impl ConnectionRegistry {
             (evicted, open.filter(|entry| entry.is_due(now, phase_timeouts)).cloned().collect())
         };
         for (index, connection) in evicted.iter().enumerate() {
-            if index > 0 && index.is_multiple_of(WOKEN_TOGETHER) {
-                tokio::task::yield_now().await;
-            }
+            yield_between_groups(index).await;
             connection.close(Closing::MadeRoom);
         }
         for (index, connection) in due.iter().enumerate() {
-            if index > 0 && index.is_multiple_of(WOKEN_TOGETHER) {
-                // The runtime polls its sockets before this task continues.
-                tokio::task::yield_now().await;
-            }
+            yield_between_groups(index).await;
             connection.watch(now, phase_timeouts);
         }
     }
@@ -818,6 +811,13 @@ pub const MAX_REMEMBERED_PEERS: usize = 65_536;
 const CONNECTION: usize = 16 << 10;
 /// Number of connections that are woken before others are polled: together they take about a millisecond.
 const WOKEN_TOGETHER: usize = 32;
+/// Yields before each group of connections but the first, so that the runtime polls its sockets.
+async fn yield_between_groups(index: usize) {
+    if index > 0 && index.is_multiple_of(WOKEN_TOGETHER) {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Number of evicted connections that are closed for each new one: more than one, so that there is room again before the
 /// limit is reached.
 const EVICTED_PER_CONNECTION: usize = 2;
