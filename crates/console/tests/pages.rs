@@ -107,7 +107,7 @@ async fn status_has_the_calls_of_every_protocol() {
     assert_eq!((fail["count"].as_u64(), fail["error"].as_u64()), (Some(0), Some(5)), "{fail}");
     assert_eq!(fail["protocols"][0]["failures"][0][0], "not found", "{fail}");
     until(|| page(&admin, "/vars/rpc_server_*_add_count").body.ends_with("_add_count : 20\n")).await;
-    // What is recent is forgotten. Calls from before the first sample never were.
+    // The rate covers recent calls only, and not those before the first sample: it needs a new call.
     let client = Client::new(&format!("rpcx://{}", server.address())).unwrap();
     let end = Instant::now() + Duration::from_secs(60);
     while method("add")["qps"].as_f64().unwrap() <= 0.0 {

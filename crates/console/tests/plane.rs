@@ -337,7 +337,7 @@ fn busy_server_does_not_hold_up_the_admin_listener() {
     for target in ["/status", "/connections", "/health", "/metrics", "/vars", "/threads"] {
         let began = Instant::now();
         page(&admin, target);
-        // What waits for the server waits for the end of the test.
+        // A page that waits for the blocked server is not answered before the end of the test.
         assert!(began.elapsed() < Duration::from_secs(20), "{target}: {:?}", began.elapsed());
     }
     assert_eq!(

@@ -136,8 +136,8 @@ pub(crate) fn unreachable_address() -> String {
     address
 }
 
-/// A free address for a server that starts later. Each call returns another host of the loopback network, which no
-/// other test uses: nobody takes the port meanwhile.
+/// A free address for a server that starts later. Each call returns another host of the loopback network, so that no
+/// other test takes the port before the server starts.
 pub(crate) fn free_address() -> String {
     static HOSTS: AtomicUsize = AtomicUsize::new(1);
     let host = HOSTS.fetch_add(1, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! What a dialect with a framing of its own defines: the bodies of its requests and responses, and how it reports
-//! failures. Its calls, their status and the sessions that carry them are gRPC's.
+//! Traits of a dialect with a framing of its own: they define the bodies of its requests and responses, and how it
+//! reports failures. Its calls, their status and the sessions that carry them are gRPC's.
 
 use std::fmt;
 
@@ -106,7 +106,7 @@ pub(crate) trait ResponseDecoder: fmt::Debug + Send + Sync {
 /// Result and trailers of a call.
 pub(crate) type CallResult = (Result<(), Status>, Metadata);
 
-/// What the head of a response announces.
+/// Content of the body, as the head of a response announces it.
 #[derive(Debug)]
 pub(crate) enum BodyContent {
     /// Messages follow, in this compression; `None` if it is not supported.
@@ -126,7 +126,7 @@ pub(crate) enum ResponseBody {
     Message,
 }
 
-/// What the method has returned so far of a response that is sent as a whole.
+/// The collected parts of a response that is sent as a whole.
 #[derive(Debug, Default)]
 pub(crate) struct WholeResponse {
     pub(crate) compression: Compression,

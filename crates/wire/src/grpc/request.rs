@@ -24,11 +24,11 @@ pub(crate) struct Request {
     pub(crate) metadata: Metadata,
     /// The method takes a single message, as far as is known.
     pub(crate) takes_one: bool,
-    /// What only a dialect with a framing of its own has in its head.
+    /// Parts of the head that only a dialect with a framing of its own has.
     pub(crate) extra: Option<Box<RequestExtra>>,
 }
 
-/// What the head of a request may say beyond gRPC's.
+/// Parts of a request's head that gRPC does not have.
 #[derive(Debug, Default)]
 pub(crate) struct RequestExtra {
     /// The message, of a request without a body.

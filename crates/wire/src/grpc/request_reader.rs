@@ -20,7 +20,7 @@ pub(crate) trait RequestReader: Sync {
     fn accepted_types(&self) -> &'static str;
 }
 
-/// What a part of a head says about the dialect of its request.
+/// How much a part of a head reveals about the dialect of its request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Hint {
     /// Nothing.

@@ -327,7 +327,7 @@ struct Fields {
     metadata: Metadata,
     /// Fields listed in `Connection`, which are hop-by-hop.
     hop_by_hop: Vec<String>,
-    /// What the fields say about the dialect of gRPC.
+    /// The strongest hint at a dialect of gRPC among the fields.
     hint: Hint,
     upgrade_request: UpgradeFields,
     websocket: Option<Box<websocket::HandshakeFields>>,

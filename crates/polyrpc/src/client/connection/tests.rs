@@ -12,7 +12,7 @@ use crate::transport::{DatagramSink, DatagramSource, DatagramStream, Source};
 #[derive(Debug, Default, Clone)]
 struct Recorder {
     expected: Arc<Mutex<Vec<bool>>>,
-    /// What has arrived. It wakes nobody, as if it arrived while the process is paused.
+    /// Bytes that have arrived. They wake no task, as if they had arrived while the process was paused.
     arrived: Arc<Mutex<BytesMut>>,
 }
 

@@ -23,7 +23,7 @@ use super::framed_dialect::FramedDialect;
 /// Scheme of the protocol, which uses HTTP/1.1 unless the URL has `http_version=2`.
 pub const SCHEME: &str = "connect";
 
-/// What gRPC knows of the protocol.
+/// Entry of the protocol in gRPC's list of dialects.
 pub(super) const DIALECT: FramedDialect = FramedDialect {
     scheme: SCHEME,
     client: |parameters| UnaryMethod::selected_by(parameters).into(),
