@@ -1,12 +1,18 @@
-//! Waiting without a runtime, and tasks that end when their owner is dropped.
+//! The runtime's clock, waiting without a runtime, and tasks that end when their owner is dropped.
 
 use std::panic::resume_unwind;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
+use std::time::Instant;
 
 use tokio::task::{JoinError, JoinHandle};
+
+/// Current time of tokio's clock, which a test may have paused.
+pub(crate) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
 
 /// Blocks this thread on a future, outside of any runtime's context: the code that the future calls may block on its
 /// own runtime, as blocking libraries do.

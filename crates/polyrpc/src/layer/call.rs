@@ -9,6 +9,7 @@ use polyrpc_wire::Protocol;
 use super::Side;
 use crate::call::{CallOptions, Context, OutgoingCall, Peer, StreamType};
 use crate::codec::{Body, Codec};
+use crate::runtime::now;
 
 /// A call that passes through layers.
 #[derive(Debug)]
@@ -170,9 +171,7 @@ impl Call {
     /// On a client: sets a deadline, unless the call has an earlier one. On a server the deadline is the caller's.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         if let Place::Client(leaving) = &mut self.place {
-            // The clock of the runtime, which tests may pause.
-            let now = tokio::time::Instant::now().into_std();
-            leaving.options.timeout = deadline.map(|deadline| deadline.saturating_duration_since(now));
+            leaving.options.timeout = deadline.map(|deadline| deadline.saturating_duration_since(now()));
         }
     }
 

@@ -13,6 +13,7 @@ use crate::call::{Connection, Outcome, Peer};
 use crate::contention::Mutex;
 use crate::layer::hook::Hook;
 use crate::layer::{Call, Layer, Next};
+use crate::runtime::now;
 
 /// Rate limit of calls: a number per second, with bursts after idle time (a token bucket).
 ///
@@ -267,11 +268,6 @@ fn peer_key(peer: &Peer) -> u128 {
         Some(IpAddr::V6(address)) => address.to_bits() & (u128::MAX << 64),
         None => OTHERS,
     }
-}
-
-/// The time by the clock of `sleep`, which a test may have paused.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

@@ -8,10 +8,11 @@ use futures_util::stream::FuturesUnordered;
 use polyrpc_core::{Call, Reply, Status};
 use tokio::time::sleep;
 
+use super::Channel;
 use super::call_attempt::CallAttempt;
 use super::retry_loop::{ChosenEndpoint, RetryLoop, RoutingOptions};
-use super::{Channel, now};
 use crate::client::retryable::{failure, is_retryable};
+use crate::runtime::now;
 
 /// Makes a call; if there is no reply after a delay, sends it to a second server too. The first success counts, a
 /// failure only if no other attempt is in flight.

@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use polyrpc_core::{Retry, Status};
 
+use super::TARGET;
 use super::breaker::{CircuitBreaker, CircuitState, EjectionPermit, EjectionQuota};
 use super::health::{HealthCheck, HealthProbe};
 use super::suspects::SuspectQueue;
-use super::{TARGET, now};
 use crate::client::balance::{AttemptOutcome, Load};
 use crate::client::connection::call_counts::CallCounts;
 use crate::client::pool::{Pool, PooledConnection};
 use crate::discovery::{Instance, Network};
+use crate::runtime::now;
 
 /// Server of a channel: its connections and its state. It is kept as long as the registry lists the server.
 pub(in crate::client) struct Endpoint {

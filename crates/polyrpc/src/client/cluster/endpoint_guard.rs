@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use polyrpc_core::Status;
 
 use super::endpoint::Endpoint;
-use super::now;
 use super::snapshot::Snapshot;
 use crate::client::balance::AttemptOutcome;
+use crate::runtime::now;
 
 /// Attempt on a server, from the pick to its end. Dropping it before the end counts as a cancellation.
 pub(in crate::client) struct EndpointGuard {

@@ -234,11 +234,6 @@ impl ResolverUpdate {
 /// Target of the `tracing` events.
 const TARGET: &str = "polyrpc::client::cluster";
 
-/// Current time of tokio's clock, which a test may have paused.
-fn now() -> std::time::Instant {
-    Instant::now().into_std()
-}
-
 /// Default time that a call without a deadline waits for the first set of servers.
 pub(super) const FIRST_SET: Duration = Duration::from_secs(10);
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::now;
 use super::snapshot::Snapshot;
 use crate::discovery::{Instance, Network};
+use crate::runtime::now;
 
 /// Trust in the sets of a registry.
 ///

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 use polyrpc_core::{Call, Retry, Scope, Status};
 use tokio::time::{sleep, timeout_at};
 
+use super::Channel;
 use super::call_connection::CallConnection;
 use super::endpoint::Endpoint;
 use super::endpoint_guard::EndpointGuard;
@@ -11,11 +12,11 @@ use super::mode::FailMode;
 use super::recovery::ClusterRecovery;
 use super::retry_backoff::pause;
 use super::snapshot::Snapshot;
-use super::{Channel, now};
 use crate::client::balance::PickContext;
 use crate::client::connection::backoff::chance;
 use crate::client::pool::PooledConnection;
 use crate::client::retryable::{is_connection_failure_before_start, is_retryable};
+use crate::runtime::now;
 
 /// Call options that affect routing.
 #[derive(Debug, Clone, Copy, Default)]

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use polyrpc_core::{Call, Reply, Retry, Status};
 use tokio::time::Instant;
 
+use super::Channel;
 use super::call_attempt::CallAttempt;
 use super::endpoint::Endpoint;
 use super::endpoint_guard::EndpointGuard;
 use super::retry_loop::RoutingOptions;
 use super::snapshot::Snapshot;
-use super::{Channel, now};
 use crate::client::pool::Pool;
 use crate::client::retryable::{failure, is_connection_failure_before_start};
 use crate::discovery::Instance;
+use crate::runtime::now;
 
 /// One of the servers of a channel.
 pub(in crate::client) struct SingleEndpoint {

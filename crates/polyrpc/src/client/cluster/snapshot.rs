@@ -2,8 +2,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::endpoint::{Endpoint, EndpointInfo};
-use super::now;
 use crate::client::balance::{Candidate, Load, PickContext, Picker};
+use crate::runtime::now;
 
 /// Servers of a channel at one time, sorted by address, and their picker. A call keeps its snapshot until it ends.
 pub(super) struct Snapshot {

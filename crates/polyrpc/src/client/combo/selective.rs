@@ -16,6 +16,7 @@ use crate::client::retryable::{is_connection_failure_before_start, is_retryable}
 use crate::client::{EndpointInfo, Result, RetryBudget};
 use crate::codec::Body;
 use crate::discovery::{Attributes, Instance};
+use crate::runtime::now;
 
 /// Client that calls one of several clients, and another one if that fails: brpc's `SelectiveChannel`.
 ///
@@ -398,11 +399,6 @@ impl Drop for ChoiceGuard<'_> {
 
 /// Time for which a client that reached no server gets no calls: brpc's `channel_check_interval`.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// Current time of tokio's clock, which a test may have paused.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
-}
 
 /// Adapter that makes a client's calls.
 #[derive(Debug)]

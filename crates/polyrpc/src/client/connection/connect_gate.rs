@@ -13,6 +13,7 @@ use super::connect_backoff::{BackoffChange, ConnectBackoff, ConnectPermit};
 use crate::client::retryable::is_connection_failure_before_start;
 use crate::contention::{Mutex, MutexGuard};
 use crate::rate_limited::EventLimiter;
+use crate::runtime::now;
 use crate::transport::Address;
 
 /// [`ConnectBackoff`] that is shared by tasks.
@@ -233,11 +234,6 @@ const MAX_LOST: usize = 1024;
 
 /// A program may have many clients, and a network may lose all their servers at once, repeatedly.
 static CHANGES: EventLimiter = EventLimiter::new(20, Duration::from_secs(10));
-
-/// Current time of tokio's clock, which a test may have paused.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
-}
 
 #[cfg(test)]
 mod tests {

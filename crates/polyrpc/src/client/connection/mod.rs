@@ -48,6 +48,7 @@ use self::server_calls::ServerCalls;
 use super::hook::HookedConnection;
 use crate::contention::{Mutex, MutexGuard};
 use crate::memory_budget::Account;
+use crate::runtime::now;
 use crate::transport::{Inbox, ReadHalf, Stream, WriteHalf};
 
 /// Connection that is shared by many callers.
@@ -928,9 +929,7 @@ impl<S: Session + Send + 'static> Reader<S> {
             if alarm.as_mut().poll(cx).is_pending() {
                 break;
             }
-            // By the timer's clock, which a test may have paused.
-            let now = tokio::time::Instant::now().into_std();
-            let expired = shared.pending.expire(now, &mut self.wakers);
+            let expired = shared.pending.expire(now(), &mut self.wakers);
             let shared = &mut *shared;
             for id in expired {
                 shared.session.cancel(id, &mut shared.out);

@@ -7,6 +7,7 @@ use polyrpc_core::{CallId, Code, Fault, Head, Message, Reply, Status};
 use super::call_counts::CallCounts;
 use super::keepalive::READ_GRACE;
 use crate::client::retryable::counts_against_server;
+use crate::runtime::now;
 
 /// Calls in flight on one connection.
 ///
@@ -427,7 +428,7 @@ impl StreamState {
     pub(super) fn touch(&mut self) {
         if let Some(idle) = self.idle {
             // By the timer's clock, which a test may have paused.
-            self.deadline = tokio::time::Instant::now().into_std().checked_add(idle);
+            self.deadline = now().checked_add(idle);
         }
     }
 
