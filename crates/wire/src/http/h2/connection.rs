@@ -492,7 +492,7 @@ impl<T: Default> Connection<T> {
         if header.kind == frame::DATA {
             inbox.advance(frame::HEADER);
             let payload = self.take_payload(header.length, inbox);
-            return self.data_frame(header, payload, out).map(Some);
+            return self.data_event(header, payload, out).map(Some);
         }
         let mut fault = None;
         let mut taken = FrameOutcome::Nothing;
@@ -542,6 +542,22 @@ impl<T: Default> Connection<T> {
         inbox.advance(frame::HEADER);
         let body = self.take_payload(header.length, inbox).freeze();
         Ok(Event::Whole { stream: id, fields, body })
+    }
+
+    /// Processes a DATA frame, and returns its data.
+    pub(super) fn data_event(
+        &mut self,
+        header: Header,
+        mut payload: BytesMut,
+        out: &mut Outbox,
+    ) -> Result<FrameOutcome, Fault> {
+        let Some(data) = self.data_frame(header, payload.first().copied(), out)? else {
+            return Ok(FrameOutcome::Nothing);
+        };
+        payload.truncate(data.end);
+        payload.advance(data.start);
+        let (stream, bytes, end) = (header.stream, payload.freeze(), header.has(frame::END_STREAM));
+        Ok(FrameOutcome::Event(Event::Data { stream, bytes, end }))
     }
 
     /// Takes the payload of a DATA frame out of the inbox.

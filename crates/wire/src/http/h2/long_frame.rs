@@ -119,7 +119,7 @@ impl<T: Default> Connection<T> {
             (!is_last).then_some(LongFrame::Data(Header { length: rest.length - length, ..rest }));
         let piece = Header { length, flags: if is_last { rest.flags } else { 0 }, ..rest };
         let payload = self.take_payload(length, inbox);
-        self.data_frame(piece, payload, out).map(Some)
+        self.data_event(piece, payload, out).map(Some)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Processing of received frames (RFC 9113, §6).
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 use polyrpc_core::Outbox;
 
 use super::closed_streams::CloseReason;
@@ -59,28 +60,31 @@ impl<T: Default> Connection<T> {
         Ok(FrameOutcome::Nothing)
     }
 
-    /// §6.1
+    /// §6.1. Counts a DATA frame, and returns the part of its payload to deliver; `None` if it is discarded. `first` is
+    /// the first byte of the payload, which is the length of the padding if there is any.
+    ///
+    /// The payload itself stays with the caller, who needs it next.
     pub(super) fn data_frame(
         &mut self,
         header: Header,
-        payload: BytesMut,
+        first: Option<u8>,
         out: &mut Outbox,
-    ) -> Result<FrameOutcome, Fault> {
+    ) -> Result<Option<Range<usize>>, Fault> {
         let id = header.stream;
         self.check_not_idle(id, IDLE_DATA)?;
         self.count_data(header.length)?;
-        let bytes = unpad(header, payload).inspect_err(|_| self.release(header.length))?;
-        let padding = header.length - bytes.len();
+        let data = data_range(header, first).inspect_err(|_| self.release(header.length))?;
+        let padding = header.length - data.len();
         let end = header.has(frame::END_STREAM);
         let Some(known) = self.streams.get_mut(id) else {
             self.release(header.length);
-            return self.closed_frame(id, header.length).map(|()| FrameOutcome::Nothing);
+            return self.closed_frame(id, header.length).map(|()| None);
         };
-        if let Err(fault) = count_on_stream(known, header, bytes.len()) {
+        if let Err(fault) = count_on_stream(known, header, data.len()) {
             self.release(header.length);
             return Err(fault);
         }
-        if bytes.is_empty() && !end {
+        if data.is_empty() && !end {
             known.empty_frames += 1;
             let is_flood = known.empty_frames > MAX_EMPTY;
             self.release(padding);
@@ -88,43 +92,43 @@ impl<T: Default> Connection<T> {
                 return Err(connection_error(ErrorCode::ENHANCE_YOUR_CALM, "too many empty DATA frames"));
             }
             self.credit_stream(id, padding, out);
-            return Ok(FrameOutcome::Nothing);
+            return Ok(None);
         }
         known.empty_frames = 0;
         if !known.is_read(self.role) {
-            return self.too_late(header, end);
+            return self.too_late(header, end).map(|()| None);
         }
-        known.unread += bytes.len();
-        self.unread += bytes.len();
+        known.unread += data.len();
+        self.unread += data.len();
         known.full_frames = known.full_frames.saturating_add(u8::from(header.length >= DEFAULT_FRAME));
         self.release(padding);
         if self.unread <= self.config.connection_window as usize {
             // A slow stream is held back by its own window; the other streams go on.
-            self.release(bytes.len());
+            self.release(data.len());
         } else {
-            self.withheld += bytes.len();
+            self.withheld += data.len();
         }
         if end {
             self.close_remote(id);
         } else if padding > 0 {
             self.credit_stream(id, padding, out);
         }
-        Ok(FrameOutcome::Event(Event::Data { stream: id, bytes, end }))
+        Ok(Some(data))
     }
 
     /// The request was answered before its end: the rest of it is discarded. A peer that keeps sending is asked to stop
     /// (§8.1) once the whole response was sent; until then it may use the rest of its window.
-    fn too_late(&mut self, header: Header, end: bool) -> Result<FrameOutcome, Fault> {
+    fn too_late(&mut self, header: Header, end: bool) -> Result<(), Fault> {
         let id = header.stream;
         self.release(header.length);
-        let Some(known) = self.streams.get(id) else { return Ok(FrameOutcome::Nothing) };
+        let Some(known) = self.streams.get(id) else { return Ok(()) };
         let is_half_full = known.receive_window < i64::from(known.window / 2);
         if end {
             self.close_remote(id);
         } else if known.state == State::LocalDone && is_half_full {
             return Err(stream_error(id, ErrorCode::NO_ERROR));
         }
-        Ok(FrameOutcome::Nothing)
+        Ok(())
     }
 
     /// §6.2
@@ -634,27 +638,26 @@ fn count_expected<T>(known: &mut Stream<T>, id: u32, length: usize, end: bool) -
     }
 }
 
-fn unpad(header: Header, mut payload: BytesMut) -> Result<Bytes, Fault> {
-    if header.has(frame::PADDED) {
-        let padding = padding(&payload)?;
-        payload.advance(1);
-        payload.truncate(payload.len() - padding);
+/// Returns the part of a DATA frame's payload that is data; `first` is the payload's first byte.
+fn data_range(header: Header, first: Option<u8>) -> Result<Range<usize>, Fault> {
+    if !header.has(frame::PADDED) {
+        return Ok(0..header.length);
     }
-    Ok(payload.freeze())
+    Ok(1..header.length - padding(first, header.length)?)
 }
 
 fn unpad_slice(header: Header, payload: &[u8]) -> Result<&[u8], Fault> {
     if !header.has(frame::PADDED) {
         return Ok(payload);
     }
-    let padding = padding(payload)?;
+    let padding = padding(payload.first().copied(), payload.len())?;
     Ok(&payload[1..payload.len() - padding])
 }
 
-/// Returns the length of the padding at the end of a padded payload.
-fn padding(payload: &[u8]) -> Result<usize, Fault> {
-    match payload.split_first() {
-        Some((&padding, rest)) if usize::from(padding) <= rest.len() => Ok(padding.into()),
+/// Returns the length of the padding at the end of a padded payload of this length; `first` is its first byte.
+fn padding(first: Option<u8>, length: usize) -> Result<usize, Fault> {
+    match first.map(usize::from) {
+        Some(padding) if padding < length => Ok(padding),
         Some(_) => Err(connection_error(ErrorCode::PROTOCOL_ERROR, "more padding than payload")),
         None => Err(connection_error(ErrorCode::FRAME_SIZE_ERROR, "a padded frame without a padding length")),
     }
