@@ -5,6 +5,9 @@ use super::framing::{Framing, ResponseBody};
 use super::status;
 
 /// Encoding of gRPC's messages and status in an HTTP body.
+///
+/// All but [`Native`](Self::Native) are *web dialects*: they need no HTTP trailers, so that browsers can use them, over
+/// every version of HTTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// Plain messages; the status follows in HTTP trailers.

@@ -18,7 +18,7 @@ use crate::grpc::request_writer::{ClientFraming, RequestBody};
 use crate::grpc::{self, coding, frame as grpc_frame, metadata, timeout};
 use crate::http::field;
 use crate::http::h1::chunked::{self, Chunked};
-use crate::http::h1::frame::{self, Framing, Lengths, Refusal};
+use crate::http::h1::frame::{self, BodyLength, Lengths, Refusal};
 use crate::http::h2::hpack::Fields;
 use crate::http::head::WriteHead;
 use crate::http::path::check_name;
@@ -238,10 +238,10 @@ impl Client {
                 continue;
             }
             self.ending |= !head.keep;
-            self.reading = Reading::Body(match head.framing {
-                Framing::Length(length) => RemainingBody::Bytes(length),
-                Framing::Chunked => RemainingBody::Chunks(Box::default()),
-                Framing::UntilClose => RemainingBody::UntilClose,
+            self.reading = Reading::Body(match head.body_length {
+                BodyLength::Fixed(length) => RemainingBody::Bytes(length),
+                BodyLength::Chunked => RemainingBody::Chunks(Box::default()),
+                BodyLength::UntilClose => RemainingBody::UntilClose,
             });
             return Ok(match call.read_head(&head.fields, false) {
                 Ok(()) if call.streamed => Step::Answer(ClientEvent::Head(call.id, call.head.clone())),
@@ -474,7 +474,7 @@ struct Head {
     /// Whether another response to the same request follows.
     is_interim: bool,
     keep: bool,
-    framing: Framing,
+    body_length: BodyLength,
     /// In HTTP/2's form: including the status, with names in lower case.
     fields: Fields,
 }
@@ -485,7 +485,7 @@ impl Head {
             let mut read = Self {
                 is_interim: line.is_interim(),
                 keep: !line.http10,
-                framing: Framing::Length(0),
+                body_length: BodyLength::Fixed(0),
                 fields: Fields::default(),
             };
             read.fields.push(b":status", line.status.to_string().as_bytes());
@@ -493,8 +493,8 @@ impl Head {
             for header in headers {
                 read.take(&header.name.to_ascii_lowercase(), header.value, &mut lengths)?;
             }
-            read.framing = lengths.framing_of_response(&line, usize::MAX)?;
-            read.keep &= read.framing != Framing::UntilClose;
+            read.body_length = lengths.body_length_of_response(&line, usize::MAX)?;
+            read.keep &= read.body_length != BodyLength::UntilClose;
             Ok(read)
         })
     }

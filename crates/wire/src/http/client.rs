@@ -17,7 +17,7 @@ use polyrpc_payload::compress;
 
 use super::TLS_EXPECTED;
 use super::h1::chunked::Chunked;
-use super::h1::frame::{self, Framing, Lengths, Refusal};
+use super::h1::frame::{self, BodyLength, Lengths, Refusal};
 use super::head::{WriteHead, metadata_fields};
 use super::mapping::{brpc, failure, gateway, query, status, text};
 use super::path::check_name;
@@ -204,8 +204,8 @@ impl Client {
                 continue;
             }
             self.ending |= !response.keep;
-            return match response.framing {
-                Framing::Length(length) if inbox.len() >= length => {
+            return match response.body_length {
+                BodyLength::Fixed(length) if inbox.len() >= length => {
                     let body = inbox.split_to(length).freeze();
                     self.finish(response, body)
                 }
@@ -220,17 +220,17 @@ impl Client {
     fn read_body(&mut self, inbox: &mut BytesMut) -> Result<Option<ClientEvent>, Violation> {
         let limits = &self.config.limits;
         let Reading::Body(partial) = &mut self.reading else { return Ok(None) };
-        let body = match partial.response.framing {
-            Framing::Length(length) if inbox.len() >= length => Some(inbox.split_to(length).freeze()),
-            Framing::Length(_) => None,
-            Framing::Chunked => {
+        let body = match partial.response.body_length {
+            BodyLength::Fixed(length) if inbox.len() >= length => Some(inbox.split_to(length).freeze()),
+            BodyLength::Fixed(_) => None,
+            BodyLength::Chunked => {
                 let read = partial.chunked.read(inbox, limits.message, limits.header);
                 read.map_err(|refusal| refused(refusal, None, limits.message))?
             }
-            Framing::UntilClose if inbox.len() > limits.message => {
+            BodyLength::UntilClose if inbox.len() > limits.message => {
                 return Err(refused(Refusal::too_large(), None, limits.message));
             }
-            Framing::UntilClose => None,
+            BodyLength::UntilClose => None,
         };
         match body {
             Some(body) => self.finish_partial(body),
@@ -295,9 +295,9 @@ impl session::Client for Client {
 
     fn bytes_needed(&self) -> usize {
         match &self.reading {
-            Reading::Body(partial) => match partial.response.framing {
-                Framing::Length(length) => length,
-                Framing::Chunked | Framing::UntilClose => 0,
+            Reading::Body(partial) => match partial.response.body_length {
+                BodyLength::Fixed(length) => length,
+                BodyLength::Chunked | BodyLength::UntilClose => 0,
             },
             Reading::Head => 0,
         }
@@ -314,7 +314,7 @@ impl session::Client for Client {
     fn end_of_stream(&mut self, inbox: &mut BytesMut) -> Option<ClientEvent> {
         self.ending = true;
         match &self.reading {
-            Reading::Body(partial) if partial.response.framing == Framing::UntilClose => {
+            Reading::Body(partial) if partial.response.body_length == BodyLength::UntilClose => {
                 let body = inbox.split().freeze();
                 self.finish_partial(body).unwrap_or_default()
             }
@@ -343,7 +343,7 @@ struct Response {
     /// Another response to the same request follows.
     is_interim: bool,
     keep: bool,
-    framing: Framing,
+    body_length: BodyLength,
     content_type: Option<Bytes>,
     content_encoding: Option<Bytes>,
     error_code: Option<i32>,
@@ -364,7 +364,7 @@ impl Response {
                 reason: head.slice_ref(line.reason.as_bytes()),
                 is_interim: line.is_interim(),
                 keep: !line.http10,
-                framing: Framing::Length(0),
+                body_length: BodyLength::Fixed(0),
                 content_type: None,
                 content_encoding: None,
                 error_code: None,
@@ -378,8 +378,9 @@ impl Response {
             }
             announced = lengths.announced();
             response.remove_hop_by_hop();
-            response.framing = lengths.framing_of_response(&line, limit.saturating_sub(head.len()))?;
-            response.keep &= response.framing != Framing::UntilClose;
+            response.body_length =
+                lengths.body_length_of_response(&line, limit.saturating_sub(head.len()))?;
+            response.keep &= response.body_length != BodyLength::UntilClose;
             Ok(response)
         });
         parsed.map_err(|refusal| refused(refusal, announced, limit))

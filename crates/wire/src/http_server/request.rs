@@ -11,7 +11,7 @@ use crate::grpc::FRAMED;
 use crate::grpc::dialect::Dialect;
 use crate::grpc::request_reader::Hint;
 use crate::grpc::{request as grpc, timeout};
-use crate::http::h1::frame::{self, Framing, Lengths, Refusal};
+use crate::http::h1::frame::{self, BodyLength, Lengths, Refusal};
 use crate::http::mapping::content_type::is_grpc;
 use crate::http::mapping::request::{Method, Request};
 use crate::http::mapping::request_kind::{self, RPCX_PATH};
@@ -27,7 +27,7 @@ pub(super) struct H1Request {
     pub(super) http10: bool,
     /// Whether the connection stays open after the exchange.
     pub(super) keep: bool,
-    pub(super) framing: Framing,
+    pub(super) body_length: BodyLength,
     /// The gRPC call, if the content type is gRPC's.
     pub(super) grpc: Option<Box<Result<grpc::Request, grpc::InvalidRequest>>>,
     /// The settings of a peer that requests an upgrade to HTTP/2.
@@ -88,14 +88,14 @@ impl H1Request {
             _ if is_grpc => web_body(limit),
             _ => limit.saturating_sub(head.len()),
         };
-        let framing = fields.lengths.framing(http10, room)?.unwrap_or(Framing::Length(0));
+        let body_length = fields.lengths.body_length(http10, room)?.unwrap_or(BodyLength::Fixed(0));
         let path = Text(head.slice_ref(path_of(target).as_bytes()));
         let query = Text(head.slice_ref(query_of(target).as_bytes()));
-        let expects = fields.expects && !http10 && framing != Framing::Length(0);
+        let expects = fields.expects && !http10 && body_length != BodyLength::Fixed(0);
         Ok(Self {
             http10,
             keep: if http10 { fields.keep_alive && !fields.close } else { !fields.close },
-            framing,
+            body_length,
             grpc,
             upgrade: fields.upgrade_request.granted(&fields.hop_by_hop).filter(|_| !http10),
             websocket: fields.websocket().filter(|_| !http10),
@@ -103,8 +103,8 @@ impl H1Request {
         })
     }
 
-    /// Whether it is a gRPC-Web call, valid or not, or a call in a dialect with a framing of its own.
-    pub(crate) fn is_web(&self) -> bool {
+    /// Whether it is a call in a web dialect of gRPC; a gRPC-Web call may be invalid.
+    pub(crate) fn uses_web_dialect(&self) -> bool {
         let named =
             |content_type: &Bytes| content_type.trim_ascii_start().starts_with(b"application/grpc-web");
         self.grpc.is_some()
@@ -133,18 +133,18 @@ impl H1Request {
         self.websocket.is_some()
             && self.inner.method == Method::Get
             && self.inner.path.as_str() == RPCX_PATH
-            && self.framing == Framing::Length(0)
+            && self.body_length == BodyLength::Fixed(0)
     }
 
     /// Whether its response may only follow all earlier responses.
     pub(super) fn must_be_last(&self) -> bool {
-        self.is_web() || self.asks_for_websocket()
+        self.uses_web_dialect() || self.asks_for_websocket()
     }
 
     /// Returns the maximum length of a body that is read as a whole, with messages of at most `limit` bytes. Longer
     /// gRPC-Web bodies are read message by message.
     pub(super) fn most(&self, limit: usize) -> usize {
-        if self.is_web() { web_body(limit) } else { limit }
+        if self.uses_web_dialect() { web_body(limit) } else { limit }
     }
 
     /// Returns the dialect of gRPC in the head.
@@ -213,7 +213,7 @@ pub(super) fn from_h2(list: &h2::hpack::Fields, limit: usize) -> Result<Request,
             None => fields.set_host(Bytes::copy_from_slice(authority))?,
         }
     }
-    fields.lengths.framing(false, limit)?;
+    fields.lengths.body_length(false, limit)?;
     let expects = fields.expects;
     let path = Text(Bytes::copy_from_slice(path_of(target).as_bytes()));
     let query = Text(Bytes::copy_from_slice(query_of(target).as_bytes()));
@@ -423,7 +423,7 @@ impl Fields {
             authorization: self.authorization,
             timeout: self.connect_timeout.or(self.grpc_timeout),
             wrong_timeout: self.wrong_timeout,
-            uses_dialect: self.hint == Hint::Certain,
+            uses_framed_dialect: self.hint == Hint::Certain,
             json_rpc: self.json_rpc,
             gateway: self.gateway,
             metadata: self.metadata,

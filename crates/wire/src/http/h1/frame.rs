@@ -111,14 +111,14 @@ pub(crate) fn parse_response<'h, R>(
 
 /// How the end of a body is determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Framing {
-    Length(usize),
+pub(crate) enum BodyLength {
+    Fixed(usize),
     Chunked,
     /// By the end of the connection; responses only.
     UntilClose,
 }
 
-/// Framing information, collected from the fields of a head.
+/// Fields of a head that determine the length of the body.
 #[derive(Debug, Default)]
 pub(crate) struct Lengths {
     length: Option<u64>,
@@ -156,23 +156,27 @@ impl Lengths {
         self.length
     }
 
-    /// Returns the framing of the body of a response with this status line.
-    pub(crate) fn framing_of_response(&self, line: &StatusLine<'_>, room: usize) -> Result<Framing, Refusal> {
+    /// Returns the length of the body of a response with this status line.
+    pub(crate) fn body_length_of_response(
+        &self,
+        line: &StatusLine<'_>,
+        room: usize,
+    ) -> Result<BodyLength, Refusal> {
         match line.is_bare() {
-            true => Ok(Framing::Length(0)),
-            false => Ok(self.framing(line.http10, room)?.unwrap_or(Framing::UntilClose)),
+            true => Ok(BodyLength::Fixed(0)),
+            false => Ok(self.body_length(line.http10, room)?.unwrap_or(BodyLength::UntilClose)),
         }
     }
 
-    /// Returns the framing of the body, or `None` if no field defines it; `room` is the remainder of the limit.
-    pub(crate) fn framing(&self, http10: bool, room: usize) -> Result<Option<Framing>, Refusal> {
+    /// Returns the length of the body, or `None` if no field defines it; `room` is the remainder of the limit.
+    pub(crate) fn body_length(&self, http10: bool, room: usize) -> Result<Option<BodyLength>, Refusal> {
         match (self.chunked, self.length) {
             (true, Some(_)) => Err(Refusal::malformed("both transfer-encoding and content-length")),
             (true, None) if http10 => Err(Refusal::malformed("HTTP/1.0 has no transfer-encoding")),
-            (true, None) => Ok(Some(Framing::Chunked)),
+            (true, None) => Ok(Some(BodyLength::Chunked)),
             (false, None) => Ok(None),
             (false, Some(length)) => match usize::try_from(length) {
-                Ok(length) if length <= room => Ok(Some(Framing::Length(length))),
+                Ok(length) if length <= room => Ok(Some(BodyLength::Fixed(length))),
                 _ => Err(Refusal::too_large()),
             },
         }

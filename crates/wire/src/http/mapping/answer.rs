@@ -244,7 +244,7 @@ fn is_not_json(request: &Request) -> bool {
     let is_other = |content_type: &[u8]| {
         content_type::is_grpc(content_type) || content_type::is_no_message(content_type)
     };
-    request.uses_dialect || request.content_type.as_deref().is_some_and(is_other)
+    request.uses_framed_dialect || request.content_type.as_deref().is_some_and(is_other)
 }
 
 /// Writes the response to a request whose body did not arrive in time.

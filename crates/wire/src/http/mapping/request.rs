@@ -36,7 +36,7 @@ pub(crate) struct Request {
     /// Why the timeout field is malformed.
     pub(crate) wrong_timeout: Option<&'static str>,
     /// Its client uses a dialect of gRPC with a framing of its own.
-    pub(crate) uses_dialect: bool,
+    pub(crate) uses_framed_dialect: bool,
     /// `X-JSONRPC-2.0: true`.
     pub(crate) json_rpc: bool,
     /// The `X-RPCX-*` fields, if there are any.

@@ -143,7 +143,7 @@ impl Server {
         if !request.keep || self.retiring {
             self.order.close();
         }
-        let rest = RemainingBody::new(request.framing, Chunked::default());
+        let rest = RemainingBody::new(request.body_length, Chunked::default());
         let pieces = Pieces { rest, unconsumed: 0, expects: request.inner.expects, discarded: None };
         self.reading = Reading::Pieces(Box::new(pieces));
         let passing = ActiveExchange { exchange: exchange.clone(), head_only, body: None };

@@ -1,5 +1,5 @@
 //! Server session of a connection: requests in, responses out. [`request_kind`](crate::http::mapping::request_kind) determines the
-//! kind of a request; [`web`] contains the differences of gRPC-Web.
+//! kind of a request; [`web`] contains the differences of web dialects.
 
 mod exchange;
 mod remaining_body;
@@ -24,7 +24,7 @@ use crate::grpc::dialect::Dialect;
 use crate::grpc::framing::ResponseBody;
 use crate::grpc::incoming::decompression_failed;
 use crate::http::h1::chunked::Chunked;
-use crate::http::h1::frame::{self, Framing, Refusal};
+use crate::http::h1::frame::{self, BodyLength, Refusal};
 use crate::http::h1::recognise;
 use crate::http::mapping::answer::{self, Answer};
 use crate::http::mapping::config::ServerConfig;
@@ -75,7 +75,7 @@ pub struct Server {
 /// An exchange with streamed bodies.
 #[derive(Debug)]
 enum StreamingExchange {
-    /// A call of gRPC-Web.
+    /// A call in a web dialect of gRPC.
     Web(WebCall),
     /// A request for the HTTP fallback.
     Passing(ActiveExchange),
@@ -377,8 +377,8 @@ impl Server {
             return Step::Next;
         }
         let room = self.config.limits.message.saturating_sub(head.len());
-        match request.framing {
-            Framing::Length(length) if length > room && request.grpc.is_none() => {
+        match request.body_length {
+            BodyLength::Fixed(length) if length > room && request.grpc.is_none() => {
                 self.give_up(Refusal::too_large(), out)
             }
             _ => self.take(request, head.len(), inbox, out),
@@ -390,9 +390,9 @@ impl Server {
         if request.inner.method == Method::Connect {
             return self.connect(&request, out);
         }
-        let length = match request.framing {
+        let length = match request.body_length {
             // Compressed requests get their verdict before they are decompressed, as do some others.
-            Framing::Length(length)
+            BodyLength::Fixed(length)
                 if inbox.len() >= length
                     && !request.inner.expects
                     && !request.must_be_last()
@@ -426,25 +426,25 @@ impl Server {
             return self.emit_head(out);
         }
         let most = partial.request.most(limits.message);
-        let is_long = match partial.request.framing {
-            Framing::Length(length) => length > most,
-            Framing::Chunked | Framing::UntilClose => false,
+        let is_long = match partial.request.body_length {
+            BodyLength::Fixed(length) => length > most,
+            BodyLength::Chunked | BodyLength::UntilClose => false,
         };
         if is_long && partial.decision == BodyDecision::Accepted {
             return self.begin_piecewise(out);
         }
-        let body = match partial.request.framing {
-            Framing::Length(length) if inbox.len() >= length => Ok(Some(inbox.split_to(length).freeze())),
-            Framing::Length(_) | Framing::UntilClose => Ok(None),
+        let body = match partial.request.body_length {
+            BodyLength::Fixed(length) if inbox.len() >= length => Ok(Some(inbox.split_to(length).freeze())),
+            BodyLength::Fixed(_) | BodyLength::UntilClose => Ok(None),
             // Its messages are checked once the body exceeds the limit of one message.
-            Framing::Chunked if partial.request.is_web() => {
+            BodyLength::Chunked if partial.request.uses_web_dialect() => {
                 let read = partial.chunked.read(inbox, usize::MAX, limits.header);
                 if partial.chunked.held() > most && partial.decision == BodyDecision::Accepted {
                     return self.begin_piecewise(out);
                 }
                 read
             }
-            Framing::Chunked => partial.chunked.read(inbox, most, limits.header),
+            BodyLength::Chunked => partial.chunked.read(inbox, most, limits.header),
         };
         match body {
             Ok(None) if partial.decision == BodyDecision::No => self.emit_head(out),
@@ -469,7 +469,7 @@ impl Server {
             return self.decline(Answer::GoingAway, out);
         }
         // The latter is native gRPC, which continues in HTTP/2.
-        if request.is_web() || request.grpc.is_some() && request.upgrade.is_some() {
+        if request.uses_web_dialect() || request.grpc.is_some() && request.upgrade.is_some() {
             return self.start_web_call(out);
         }
         let peeked = request_kind::peek(&self.config, &request.inner, &mut self.names);
@@ -514,8 +514,8 @@ impl Server {
 
     /// Decides what follows a rejected request: its body is skipped if it is short and certain to arrive.
     fn close_or_skip(&mut self, request: &H1Request) {
-        match request.framing {
-            Framing::Length(length)
+        match request.body_length {
+            BodyLength::Fixed(length)
                 if length <= SKIPPED && request.keep && !request.inner.expects && !self.draining =>
             {
                 self.reading = Reading::Skip(length);
@@ -598,7 +598,7 @@ impl Server {
         if self.draining {
             return self.respond(exchange, Answer::GoingAway, out);
         }
-        if request.is_web() {
+        if request.uses_web_dialect() {
             return self.begin_web(exchange, request, body, out);
         }
         match RequestKind::read(&self.config, request.inner, body, &mut self.names) {
@@ -763,7 +763,7 @@ impl session::Server for Server {
             self.send_continue(out);
             return false;
         }
-        if partial.request.is_web() {
+        if partial.request.uses_web_dialect() {
             self.refuse_web(verdict, out);
         } else if let Some(answer) = request_kind::refused(&self.config, &partial.request.inner, verdict) {
             self.decline(answer, out);
@@ -798,8 +798,8 @@ impl session::Server for Server {
     fn bytes_needed(&self) -> usize {
         match &self.reading {
             // No memory is reserved for a body that may be rejected.
-            Reading::Body(partial) => match partial.request.framing {
-                Framing::Length(length) if partial.decision == BodyDecision::Accepted => {
+            Reading::Body(partial) => match partial.request.body_length {
+                BodyLength::Fixed(length) if partial.decision == BodyDecision::Accepted => {
                     length.min(partial.request.most(self.config.limits.message))
                 }
                 _ => 0,

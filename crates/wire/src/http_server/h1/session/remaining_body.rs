@@ -1,7 +1,7 @@
 use bytes::{Bytes, BytesMut};
 
 use crate::http::h1::chunked::Chunked;
-use crate::http::h1::frame::{Framing, Refusal};
+use crate::http::h1::frame::{BodyLength, Refusal};
 
 /// The part of a streamed body that has not been received.
 #[derive(Debug)]
@@ -12,11 +12,11 @@ pub(super) enum RemainingBody {
 }
 
 impl RemainingBody {
-    pub(super) fn new(framing: Framing, chunked: Chunked) -> Self {
-        match framing {
-            Framing::Length(length) => Self::Bytes(length),
-            Framing::UntilClose => Self::Nothing,
-            Framing::Chunked => Self::Chunks(Box::new(chunked)),
+    pub(super) fn new(body_length: BodyLength, chunked: Chunked) -> Self {
+        match body_length {
+            BodyLength::Fixed(length) => Self::Bytes(length),
+            BodyLength::UntilClose => Self::Nothing,
+            BodyLength::Chunked => Self::Chunks(Box::new(chunked)),
         }
     }
 

@@ -7,7 +7,7 @@ use super::remaining_body::RemainingBody;
 use crate::grpc::dialect::Dialect;
 use crate::grpc::incoming::{Incoming, Next};
 use crate::http::h1::chunked::Chunked;
-use crate::http::h1::frame::Framing;
+use crate::http::h1::frame::BodyLength;
 
 /// The messages of a request, and the part of its body that has not been received.
 ///
@@ -51,12 +51,12 @@ impl StreamedBody {
     pub(super) fn from_partial(
         dialect: Dialect,
         compression: Compression,
-        framing: Framing,
+        body_length: BodyLength,
         mut chunked: Chunked,
     ) -> Self {
         let mut messages = Incoming::new(dialect, compression);
         messages.push(chunked.take());
-        let rest = RemainingBody::new(framing, chunked);
+        let rest = RemainingBody::new(body_length, chunked);
         Self { messages, rest, unconsumed: 0, discarded: None }
     }
 

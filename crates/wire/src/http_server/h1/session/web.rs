@@ -1,5 +1,4 @@
-//! gRPC-Web, and dialects with a framing of their own, over HTTP/1: one call at a time, with a response sent message by
-//! message.
+//! Calls in web dialects of gRPC over HTTP/1: one at a time, each with a response that is sent message by message.
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::server::Streaming as _;
@@ -21,7 +20,7 @@ use crate::http_server::h1::response_queue::Exchange;
 use crate::http_server::h1::{Server, Ticket};
 use crate::http_server::request::H1Request;
 
-/// A call that is being answered.
+/// A call in a web dialect that is being answered.
 #[derive(Debug)]
 pub(super) struct WebCall {
     exchange: Exchange,
@@ -227,7 +226,8 @@ impl Server {
         if !request.keep || self.draining {
             self.order.close();
         }
-        let (dialect, framing, authenticated) = (request.dialect(), request.framing, request.inner.accepted);
+        let (dialect, body_length, authenticated) =
+            (request.dialect(), request.body_length, request.inner.accepted);
         let Some(Ok(request)) = request.grpc.as_deref() else {
             self.order.close();
             return self.begin_web(exchange, request, Bytes::new(), out);
@@ -237,7 +237,7 @@ impl Server {
         self.live = Some(Box::new(StreamingExchange::Web(WebCall::new(exchange, dialect, format, accepts))));
         self.unanswered += 1;
         self.names.set(&request.service, &request.method);
-        let messages = StreamedBody::from_partial(dialect, request.compression, framing, chunked);
+        let messages = StreamedBody::from_partial(dialect, request.compression, body_length, chunked);
         self.reading = Reading::Messages(Box::new(messages));
         let call = unnamed(request, Bytes::new(), request.compression);
         Step::Open(Call { authenticated, ..call }, ticket)

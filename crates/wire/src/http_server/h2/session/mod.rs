@@ -1,4 +1,4 @@
-//! Server session of a connection. [`web`] contains the differences of the other dialects of gRPC, [`http`] the requests
+//! Server session of a connection. [`web`] contains the differences of gRPC's web dialects, [`http`] the requests
 //! other than gRPC.
 
 mod clock;

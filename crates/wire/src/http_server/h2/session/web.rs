@@ -1,4 +1,4 @@
-//! gRPC-Web, and dialects with a framing of their own, on an HTTP/2 stream.
+//! Responses to calls in web dialects of gRPC, on an HTTP/2 stream.
 
 use bytes::Bytes;
 use polyrpc_core::session::server::Streaming as _;
@@ -16,7 +16,7 @@ use crate::http::h2::hpack::{Fields, Indexing, encode_stateless, stateless_field
 use crate::http::head::WriteHead;
 use crate::http_server::h2::Server;
 
-/// State of the response to a call of gRPC-Web, or of a dialect with a framing of its own.
+/// State of the response to a call in a web dialect.
 #[derive(Debug)]
 pub(super) struct WebResponse {
     dialect: Dialect,
@@ -66,7 +66,7 @@ impl WebResponse {
 }
 
 impl Server {
-    /// Returns the dialect of gRPC-Web of a stream's response, if it uses one.
+    /// Returns the web dialect of a stream's response, if it uses one.
     pub(super) fn web_dialect(&mut self, stream: u32) -> Option<Dialect> {
         self.http.data_of(stream)?.web.as_ref().map(|web| web.dialect)
     }
