@@ -12,7 +12,7 @@ use polyrpc_core::{
 
 use super::codec::Codec;
 use super::credential::{SEPARATOR, SignedName, sign};
-use super::frame::{Failure, Framing, Outgoing, Request, Tag, framing};
+use super::frame::{Failure, FrameCodec, Outgoing, Request, Tag, frame_codec};
 use super::http_handshake::HttpHandshake;
 use super::pending_calls::PendingCalls;
 use super::status;
@@ -41,12 +41,12 @@ pub struct ServerConfig {
 #[derive(Debug)]
 struct CodecState {
     codec: Codec,
-    framing: Box<dyn Framing>,
+    frame_codec: Box<dyn FrameCodec>,
 }
 
 impl CodecState {
     fn new(codec: Codec, limits: &Limits) -> Self {
-        Self { codec, framing: framing(codec, limits) }
+        Self { codec, frame_codec: frame_codec(codec, limits) }
     }
 }
 
@@ -71,12 +71,12 @@ impl Server {
 
     fn next_request(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<Request>, Violation> {
         let Some(state) = &mut self.state else { return Ok(None) };
-        while let Some(request) = state.framing.next_request(inbox)? {
+        while let Some(request) = state.frame_codec.next_request(inbox)? {
             if !self.draining {
                 return Ok(Some(request));
             }
             let SignedName { method, .. } = SignedName::read(request.name);
-            fail(&mut *state.framing, &Tag { method, id: request.id }, &status::shutting_down(), out);
+            fail(&mut *state.frame_codec, &Tag { method, id: request.id }, &status::shutting_down(), out);
         }
         Ok(None)
     }
@@ -117,14 +117,14 @@ impl session::Server for Server {
     }
 
     fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
-        let Some(CodecState { codec, framing }) = &mut self.state else { return };
+        let Some(CodecState { codec, frame_codec }) = &mut self.state else { return };
         let written = match reply.result {
             Ok(_) if !codec.carries(reply.head.format) => Err(foreign_reply(*codec, reply.head.format)),
-            Ok(body) => framing.response(&ticket.tag, Ok(body), out),
+            Ok(body) => frame_codec.response(&ticket.tag, Ok(body), out),
             Err(status) => Err(status),
         };
         if let Err(status) = written {
-            fail(&mut **framing, &ticket.tag, &status, out);
+            fail(&mut **frame_codec, &ticket.tag, &status, out);
         }
     }
 
@@ -139,7 +139,7 @@ impl session::Server for Server {
     }
 
     fn bytes_needed(&self) -> usize {
-        self.state.as_ref().map_or(0, |state| state.framing.bytes_needed())
+        self.state.as_ref().map_or(0, |state| state.frame_codec.bytes_needed())
     }
 
     fn drain(&mut self, _out: &mut Outbox) {
@@ -150,16 +150,16 @@ impl session::Server for Server {
 impl session::server::Housekeeping for Server {
     fn incomplete(&self, inbox: &BytesMut) -> Option<Incomplete> {
         let is_mid_message =
-            self.state.as_ref().map_or(!inbox.is_empty(), |state| state.framing.is_mid_message(inbox));
+            self.state.as_ref().map_or(!inbox.is_empty(), |state| state.frame_codec.is_mid_message(inbox));
         is_mid_message.then_some(Incomplete::Message)
     }
 
     fn take_refusals(&mut self) -> Option<Refusals> {
-        self.state.as_mut()?.framing.take_refusals()
+        self.state.as_mut()?.frame_codec.take_refusals()
     }
 
     fn buffered(&self) -> usize {
-        self.state.as_ref().map_or(0, |state| state.framing.held())
+        self.state.as_ref().map_or(0, |state| state.frame_codec.held())
     }
 }
 
@@ -178,9 +178,9 @@ impl session::server::Ticket for Ticket {
 }
 
 /// Answers with a failure, which every codec can encode.
-fn fail(framing: &mut dyn Framing, tag: &Tag, failure: &Status, out: &mut Outbox) {
+fn fail(frame_codec: &mut dyn FrameCodec, tag: &Tag, failure: &Status, out: &mut Outbox) {
     let text = shortened(status::write(failure));
-    let _ = framing.response(tag, Err(&text), out);
+    let _ = frame_codec.response(tag, Err(&text), out);
 }
 
 /// Returns service and method: the parts before and after the last dot. A name without a dot is a plain function's, and
@@ -195,7 +195,7 @@ fn names(name: &[u8]) -> (&str, &str) {
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
-    framing: Box<dyn Framing>,
+    frame_codec: Box<dyn FrameCodec>,
     handshake: HttpHandshake,
     outstanding: PendingCalls,
     /// Name of the last call sent, in a reused buffer.
@@ -221,7 +221,7 @@ impl Client {
     /// Creates the state of a newly established connection.
     pub fn new(config: ClientConfig) -> Self {
         Self {
-            framing: framing(config.codec, &config.limits),
+            frame_codec: frame_codec(config.codec, &config.limits),
             handshake: HttpHandshake::new(config.connect.as_deref()),
             outstanding: PendingCalls::default(),
             name: String::new(),
@@ -259,7 +259,7 @@ impl session::Client for Client {
         self.write_name(&call)?;
         let (number, positional) = (self.outstanding.next(), call.head.positional);
         let outgoing = Outgoing { name: &self.name, number, body: call.body, positional };
-        self.framing.request(outgoing, self.handshake.outbox(out))?;
+        self.frame_codec.request(outgoing, self.handshake.outbox(out))?;
         // Every call is answered; the response to a oneway call is dropped.
         self.outstanding.sent((!call.oneway).then_some(id));
         Ok(())
@@ -273,7 +273,7 @@ impl session::Client for Client {
         if !self.handshake.take(inbox, out, self.config.limits.header)? {
             return Ok(None);
         }
-        while let Some(response) = self.framing.next_response(inbox)? {
+        while let Some(response) = self.frame_codec.next_response(inbox)? {
             let id = response.number.and_then(|number| self.outstanding.end(number));
             if let Some(id) = id {
                 return Ok(Some(ClientEvent::Reply(id, self.reply(response.result))));
@@ -287,11 +287,11 @@ impl session::Client for Client {
     }
 
     fn bytes_needed(&self) -> usize {
-        self.framing.bytes_needed()
+        self.frame_codec.bytes_needed()
     }
 
     fn reusable(&self) -> bool {
-        !self.framing.is_spent()
+        !self.frame_codec.is_spent()
     }
 }
 

@@ -24,7 +24,7 @@ use super::Codec;
 use self::pairs::Pairs;
 
 /// Encoder and decoder of one connection's messages, with their state.
-pub(super) trait Framing: fmt::Debug + Send {
+pub(super) trait FrameCodec: fmt::Debug + Send {
     /// Removes the next call from `inbox`; `None` if more bytes are needed.
     fn next_request(&mut self, inbox: &mut BytesMut) -> Result<Option<Request>, Violation>;
 
@@ -60,8 +60,8 @@ pub(super) trait Framing: fmt::Debug + Send {
     }
 }
 
-/// Returns the framing of a codec. It is chosen once per connection; type erasure saves the sessions a type parameter.
-pub(super) fn framing(codec: Codec, limits: &Limits) -> Box<dyn Framing> {
+/// Returns the encoder and decoder of a codec. It is chosen once per connection; type erasure saves the sessions a type parameter.
+pub(super) fn frame_codec(codec: Codec, limits: &Limits) -> Box<dyn FrameCodec> {
     match codec {
         Codec::Gob => Box::new(Pairs::new(gob::Gob::new(limits))),
         Codec::Json => Box::new(json::Json::new(limits)),

@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use polyrpc_core::session::{RefusalCause, Refusals, UnreportedRefusals, ViolationKind};
 use polyrpc_core::{Outbox, Status, Violation};
 
-use super::{Failure, Framing, Id, Outgoing, Request, Response, Tag};
+use super::{Failure, FrameCodec, Id, Outgoing, Request, Response, Tag};
 use crate::oversized::{Discarding, MAX_DISCARDED, request_too_large, too_long};
 
 /// What a codec implements to use messages of two parts.
@@ -172,7 +172,7 @@ impl<P: Parts> Pairs<P> {
     }
 }
 
-impl<P: Parts> Framing for Pairs<P> {
+impl<P: Parts> FrameCodec for Pairs<P> {
     fn next_request(&mut self, inbox: &mut BytesMut) -> Result<Option<Request>, Violation> {
         if !self.discard(inbox)? {
             return Ok(None);

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::super::codec::is_blank;
 use super::super::status;
-use super::{Failure, Framing, Id, Outgoing, Request, Response, Tag, message_too_long};
+use super::{Failure, FrameCodec, Id, Outgoing, Request, Response, Tag, message_too_long};
 use crate::json_rpc::text::{Parts, string};
 use crate::oversized::{request_too_large, too_long};
 
@@ -97,7 +97,7 @@ impl Json {
     }
 }
 
-impl Framing for Json {
+impl FrameCodec for Json {
     fn next_request(&mut self, inbox: &mut BytesMut) -> Result<Option<Request>, Violation> {
         let Some(object) = self.next(inbox)? else { return Ok(None) };
         let mut request = read_request(&object.text, object.is_shallow)?;
