@@ -403,7 +403,7 @@ impl Session {
 
     /// Whether the peer owes replies or acknowledgements and was silent for too long.
     fn is_unanswered(&self) -> bool {
-        [self.awaiting, self.expecting].into_iter().flatten().any(|silence| silence.exceeds(1))
+        [self.awaiting, self.expecting].into_iter().flatten().any(|silence| silence.has_lasted(1))
     }
 
     /// Counts the peer's silence from now on.
@@ -588,7 +588,7 @@ impl Silence {
     }
 
     /// Whether it has lasted for this many times the limit.
-    fn exceeds(&self, limits: u32) -> bool {
+    fn has_lasted(&self, limits: u32) -> bool {
         self.eighths >= 8 * limits
     }
 }
@@ -643,12 +643,12 @@ impl PeerLiveness {
     }
 
     fn is_over(&self) -> bool {
-        self.silence.exceeds(if self.tolerates_silence() { TOLERANCE } else { 1 })
+        self.silence.has_lasted(if self.tolerates_silence() { TOLERANCE } else { 1 })
     }
 
     /// Whether the peer has not answered the probes in time.
     fn is_overdue(&self) -> bool {
-        self.silence.exceeds(1)
+        self.silence.has_lasted(1)
     }
 
     fn tolerates_silence(&self) -> bool {
