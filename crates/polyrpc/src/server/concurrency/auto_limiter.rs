@@ -57,10 +57,10 @@ impl AutoLimiter {
             random: seed | 1,
         };
         learned.explore_until_next(now);
-        let (_, most) = bounds;
+        let (_, max) = bounds;
         Self {
             bounds,
-            limit: AtomicUsize::new(initial.clamp(1, most.max(1))),
+            limit: AtomicUsize::new(initial.clamp(1, max.max(1))),
             gate: SampleGate::new(now),
             succeeded: AtomicU64::new(0),
             learned: Mutex::new(learned),
@@ -106,8 +106,8 @@ impl AutoLimiter {
                     Some(average) => learned.limit(average, rate(succeeded, &measured), now),
                     None => self.limit() / 2,
                 };
-                let (least, most) = (self.bounds.0.max(1), self.bounds.1.max(1));
-                self.limit.store(limit.max(least).min(most), Ordering::Relaxed);
+                let (min, max) = (self.bounds.0.max(1), self.bounds.1.max(1));
+                self.limit.store(limit.max(min).min(max), Ordering::Relaxed);
             }
         }
     }

@@ -45,13 +45,13 @@ impl ConcurrencyLimiter {
         let algorithm = match limit {
             ConcurrencyLimit::Unlimited => return None,
             ConcurrencyLimit::Constant(number) => LimitAlgorithm::Constant(*number),
-            &ConcurrencyLimit::Auto { initial, least, most } => {
+            &ConcurrencyLimit::Auto { initial, min, max } => {
                 // If no random seed is available, the limiters of several processes may probe at the same time.
                 let seed = getrandom::u64().unwrap_or_default();
-                LimitAlgorithm::Auto(Box::new(AutoLimiter::new(initial, (least, most), now, seed)))
+                LimitAlgorithm::Auto(Box::new(AutoLimiter::new(initial, (min, max), now, seed)))
             }
-            &ConcurrencyLimit::Timeout { timeout, most } => {
-                LimitAlgorithm::Timeout(Box::new(TimeoutLimiter::new(timeout, most, now)))
+            &ConcurrencyLimit::Timeout { timeout, max } => {
+                LimitAlgorithm::Timeout(Box::new(TimeoutLimiter::new(timeout, max, now)))
             }
         };
         Some(Self { calls: AtomicUsize::new(0), algorithm, scope, incidents })

@@ -64,16 +64,16 @@ pub enum ConcurrencyLimit {
         /// The limit until something is measured.
         initial: usize,
         /// The lower bound of the limit.
-        least: usize,
+        min: usize,
         /// The upper bound of the limit.
-        most: usize,
+        max: usize,
     },
     /// As many as are answered within their callers' timeouts, estimated from earlier calls (brpc's `timeout`).
     Timeout {
         /// The timeout of a caller that sends none.
         timeout: Duration,
         /// The upper bound of calls that are handled at a time.
-        most: usize,
+        max: usize,
     },
 }
 
@@ -81,13 +81,13 @@ impl ConcurrencyLimit {
     /// [`Auto`](Self::Auto) with brpc's settings: at first 40, at least the number of the machine's cores, without an
     /// upper bound.
     pub fn auto() -> Self {
-        let least = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Self::Auto { initial: 40, least, most: usize::MAX }
+        let min = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Self::Auto { initial: 40, min, max: usize::MAX }
     }
 
     /// [`Timeout`](Self::Timeout) with brpc's settings: at most 100 calls, and 500 ms for callers that send no timeout.
     pub fn timeout() -> Self {
-        Self::Timeout { timeout: Duration::from_millis(500), most: 100 }
+        Self::Timeout { timeout: Duration::from_millis(500), max: 100 }
     }
 
     /// Returns whether the limit is derived from the duration of calls.

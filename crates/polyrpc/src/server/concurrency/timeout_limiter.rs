@@ -11,7 +11,7 @@ pub(super) struct TimeoutLimiter {
     /// Timeout of a caller that sends none.
     timeout: Duration,
     /// Upper bound of the calls at a time.
-    most: usize,
+    max: usize,
     /// Average duration of a call, in microseconds.
     average: AtomicU64,
     gate: SampleGate,
@@ -19,16 +19,16 @@ pub(super) struct TimeoutLimiter {
 }
 
 impl TimeoutLimiter {
-    pub(super) fn new(timeout: Duration, most: usize, now: Instant) -> Self {
+    pub(super) fn new(timeout: Duration, max: usize, now: Instant) -> Self {
         let average = AtomicU64::new(INITIAL_MICROSECONDS);
-        Self { timeout, most, average, gate: SampleGate::new(now), window: Mutex::default() }
+        Self { timeout, max, average, gate: SampleGate::new(now), window: Mutex::default() }
     }
 
     /// Returns whether this many calls are admitted at a time, if the last one has this timeout. A single call is
     /// always admitted: otherwise the limiter would never learn that calls have become faster.
     pub(super) fn admits(&self, concurrency: usize, timeout: Option<Duration>) -> bool {
         let average = Duration::from_micros(self.average.load(Ordering::Relaxed));
-        concurrency == 1 || concurrency <= self.most && average < timeout.unwrap_or(self.timeout)
+        concurrency == 1 || concurrency <= self.max && average < timeout.unwrap_or(self.timeout)
     }
 
     /// Records the end of a call.
