@@ -96,7 +96,7 @@ fn answers(path: &PathBuf, filter: &Filter) -> Result<Answers, Failure> {
                 Value::Bytes(body.unwrap_or_default()).to_string()
             }
         };
-        let answer = Answer::recorded(outcome, declared.as_ref().map(|(_, output)| output));
+        let answer = Answer::from_recording(outcome, declared.as_ref().map(|(_, output)| output));
         answers.entry((call.full_name(), request)).or_default().push_back(answer);
         Ok(true)
     })?;

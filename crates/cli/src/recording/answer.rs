@@ -23,7 +23,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// A recorded answer. `declared` is the response message, if it is known.
-    pub(crate) fn recorded(outcome: &Outcome, declared: Option<&Message>) -> Self {
+    pub(crate) fn from_recording(outcome: &Outcome, declared: Option<&Message>) -> Self {
         let status = match &outcome.failure {
             None if outcome.closed => "closed".to_owned(),
             None => "ok".to_owned(),
@@ -36,7 +36,7 @@ impl Answer {
     }
 
     /// An answer of a server.
-    pub(crate) fn received(answer: &Result<Response<Body>, Status>, declared: Option<&Message>) -> Self {
+    pub(crate) fn from_result(answer: &Result<Response<Body>, Status>, declared: Option<&Message>) -> Self {
         match answer {
             Ok(response) => Self {
                 status: "ok".to_owned(),

@@ -183,7 +183,7 @@ pub(super) async fn attached(mut decision: Box<Decision>, mut call: RawRequest) 
         .open_streams_raw(&decision.target, body, decision.options.clone(), options.clone(), offered)
         .await;
     let (response, calls) = opened.map_err(|error| watch.failed(decision.failure(error)))?;
-    let answer = unary::received(&decision, response).await.map_err(|failure| watch.failed(failure))?;
+    let answer = unary::translate(&decision, response).await.map_err(|failure| watch.failed(failure))?;
     let streams: Vec<_> = call.accept_streams(options)?.into_iter().zip(calls).collect();
     let (decision, watch) = (Arc::<Decision>::from(decision), Arc::new(watch.attached(streams.len())));
     for (stream, call) in streams {

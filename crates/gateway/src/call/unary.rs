@@ -101,11 +101,11 @@ async fn exchange(decision: &Decision, body: Body) -> Result<Answer> {
     if oneway {
         return Ok(Answer { response: RawResponse::default(), received: response.message, message: None });
     }
-    received(decision, response).await
+    translate(decision, response).await
 }
 
 /// Translates an upstream's answer.
-pub(super) async fn received(decision: &Decision, mut response: Response<Body>) -> Result<Answer> {
+pub(super) async fn translate(decision: &Decision, mut response: Response<Body>) -> Result<Answer> {
     // A brpc server may answer in another format than that of the request.
     let empty = Body::new(decision.to, bytes::Bytes::new());
     let received = std::mem::replace(&mut response.message, empty);

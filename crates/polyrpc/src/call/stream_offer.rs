@@ -74,7 +74,7 @@ impl StreamOffer {
         let (end_sender, end_receiver) = oneshot::channel();
         let (reading, was_read) = oneshot::channel::<Infallible>();
         let decodes_slowly = |bytes: &Bytes| C::decodes_slowly(&Body::new(C::PREFERRED, bytes.clone()), None);
-        let incoming = Streaming::received_by_server(incoming, decodes_slowly, move |bytes| {
+        let incoming = Streaming::from_incoming_on_server(incoming, decodes_slowly, move |bytes| {
             // It lives as long as the receiver of the messages.
             let _ = &reading;
             C::decode(Body::new(C::PREFERRED, bytes), None)

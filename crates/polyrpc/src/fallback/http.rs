@@ -138,7 +138,7 @@ impl HttpRequest {
         }
         let is_http2 = cx.carrier() == Protocol::Grpc;
         let is_tls = cx.peer().tls().is_some();
-        let body = Streaming::received(incoming, Ok);
+        let body = Streaming::from_incoming(incoming, Ok);
         Self { method, target, authority, is_http2, is_tls, headers, body, context: cx }
     }
 }

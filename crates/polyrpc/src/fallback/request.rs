@@ -43,7 +43,7 @@ impl RawRequest {
     }
 
     pub(super) fn several(cx: Context, incoming: Incoming) -> (Self, AcceptedStreamSlot) {
-        Self::new(cx, Messages::Several(Streaming::received(incoming, Ok)))
+        Self::new(cx, Messages::Several(Streaming::from_incoming(incoming, Ok)))
     }
 
     fn new(cx: Context, messages: Messages) -> (Self, AcceptedStreamSlot) {

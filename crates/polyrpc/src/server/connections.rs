@@ -343,7 +343,7 @@ impl ConnectionRegistry {
         let mut registration = self.register(peer)?;
         if !self.hooks.is_empty() {
             let (accepted, result) =
-                self.hooks.accepted(&registration.connection.facts(self.tick(), &self.protocols));
+                self.hooks.on_accept(&registration.connection.facts(self.tick(), &self.protocols));
             registration.accepted = accepted;
             result.ok()?;
         }
@@ -1365,7 +1365,7 @@ impl Drop for ConnectionGuard {
         if self.accepted > 0 {
             self.open
                 .hooks
-                .closed(self.accepted, &self.connection.facts(self.open.tick(), &self.open.protocols));
+                .on_close(self.accepted, &self.connection.facts(self.open.tick(), &self.open.protocols));
         }
         if tracing::enabled!(target: "polyrpc::server", tracing::Level::DEBUG) {
             self.notify_closed();

@@ -224,9 +224,12 @@ impl<'a> Dispatcher<'a> {
     ) -> Result<Admission<'a>, Rejection> {
         let agreed = match call_record {
             None => Ok(()),
-            Some(_) => {
-                self.listener.server.hooks.received(call, &self.connection, renamed).map_err(rejected_by_hook)
-            }
+            Some(_) => self
+                .listener
+                .server
+                .hooks
+                .on_request(call, &self.connection, renamed)
+                .map_err(rejected_by_hook),
         };
         let admission = agreed.and_then(|()| self.check(call, ticket, found));
         if let Some(call_record) = call_record {

@@ -43,17 +43,17 @@ impl HookChain {
     }
 
     /// Notifies the hooks of a connection. Returns how many have accepted it, and whether all have accepted.
-    pub(super) fn accepted(&self, connection: &Connection) -> (usize, Result<(), Status>) {
+    pub(super) fn on_accept(&self, connection: &Connection) -> (usize, Result<(), Status>) {
         self.call_hooks(|hook| hook.on_accept(connection))
     }
 
     /// Notifies the first `accepted` hooks of the end of a connection.
-    pub(super) fn closed(&self, accepted: usize, connection: &Connection) {
+    pub(super) fn on_close(&self, accepted: usize, connection: &Connection) {
         self.0.iter().take(accepted).for_each(|hook| catch_panic(|| hook.on_close(connection)));
     }
 
     /// Passes a call to the hooks and applies their changes.
-    pub(super) fn received<'c>(
+    pub(super) fn on_request<'c>(
         &self,
         call: &mut Call<'c>,
         caller: &ConnectionFacts,

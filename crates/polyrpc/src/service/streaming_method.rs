@@ -183,7 +183,7 @@ fn requests<C: Codec<Req>, Req: Send + 'static>(
         let read = facts.read::<C, Req>(Body::new(format, bytes), (*schema).as_ref());
         read.map_err(|status| unreadable(protocol, status))
     };
-    Streaming::received_by_server(incoming, decodes_slowly, decode)
+    Streaming::from_incoming_on_server(incoming, decodes_slowly, decode)
 }
 
 /// A message that cannot be decoded is INTERNAL in gRPC (`doc/statuscodes.md`).

@@ -133,7 +133,7 @@ impl<T: Send + 'static> Streaming<T> {
     }
 
     /// Creates the stream of the peer's messages, decoded by `decode`.
-    pub(crate) fn received(
+    pub(crate) fn from_incoming(
         incoming: Incoming,
         mut decode: impl FnMut(Bytes) -> Result<T, Status> + Send + 'static,
     ) -> Self {
@@ -144,9 +144,9 @@ impl<T: Send + 'static> Streaming<T> {
         Self { trailers: Trailers::Of(incoming), ..Self::from_stream(messages) }
     }
 
-    /// As [`received`](Self::received) for a server, which decodes long messages on blocking threads if that
+    /// As [`from_incoming`](Self::from_incoming) for a server, which decodes long messages on blocking threads if that
     /// `decodes_slowly`: its other connections would wait for them.
-    pub(crate) fn received_by_server(
+    pub(crate) fn from_incoming_on_server(
         incoming: Incoming,
         decodes_slowly: impl Fn(&Bytes) -> bool + Send + 'static,
         decode: impl Fn(Bytes) -> Result<T, Status> + Send + Sync + 'static,

@@ -258,7 +258,7 @@ impl CallReceiver {
             if let Some(end) = self.arrived.end.take() {
                 self.over = true;
                 self.trailers = end.trailers;
-                return Poll::Ready(end.result.err().map(|status| Err(self.received(status))));
+                return Poll::Ready(end.result.err().map(|status| Err(self.with_metadata(status))));
             }
             if self.over {
                 return Poll::Ready(None);
@@ -269,7 +269,7 @@ impl CallReceiver {
 
     /// Adds the leading and trailing metadata to a failure.
     #[cold]
-    fn received(&self, status: Status) -> Status {
+    fn with_metadata(&self, status: Status) -> Status {
         let headers = self.head.as_ref().map(|head| head.metadata.clone()).unwrap_or_default();
         status.received_with(headers, self.trailers.clone())
     }

@@ -19,7 +19,7 @@ impl<S: Session> Connection<'_, S> {
     /// Reports the memory that the connection holds. Ends it if that exceeds the quota.
     pub(super) fn report_held(&mut self) {
         let unsent = self.session.unsent();
-        self.account.report_output(self.sent(), self.unwritten(), unsent);
+        self.account.report_output(self.bytes_sent(), self.unwritten(), unsent);
         let within = self.session.buffered() + unsent;
         let held = self.inbox.buffered_bytes() + self.stream.buffered_bytes() + self.out.len() + within;
         // Calls and streams mostly keep slices of the pinned buffers. Each byte counts once.

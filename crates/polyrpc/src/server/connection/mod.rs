@@ -360,7 +360,7 @@ impl<'a, S: Session> Connection<'a, S> {
         self.ticked = now;
         self.streams.tick(now);
         self.tick_session();
-        let (received, written) = (self.received(), self.transferred.written);
+        let (received, written) = (self.bytes_received(), self.transferred.written);
         while let Some(due) = self.timeouts.due(now, received, written) {
             match due {
                 TimeoutAction::Close(cause) => return self.time_out(cause),
@@ -1027,12 +1027,12 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Returns the number of bytes that this session has received, for its timeouts: those of a WebSocket's frames count
     /// too, since their data may arrive later.
-    fn received(&self) -> u64 {
+    fn bytes_received(&self) -> u64 {
         self.transferred.received + self.stream.websocket_bytes_received()
     }
 
     /// Returns the number of bytes that this session and the previous ones have sent.
-    fn sent(&self) -> u64 {
+    fn bytes_sent(&self) -> u64 {
         self.bytes_before.1 + self.transferred.written
     }
 
@@ -1048,7 +1048,7 @@ impl<'a, S: Session> Connection<'a, S> {
         let entry = &self.registration.connection;
         entry.record_calls(self.calls);
         let (received, _) = self.bytes_before;
-        entry.record_bytes(received + self.transferred.received, self.sent());
+        entry.record_bytes(received + self.transferred.received, self.bytes_sent());
         // Usually all calls are answered within a tick, and nothing changes.
         let holds = self.inbox.buffered_bytes() + self.stream.buffered_bytes() + self.session.buffered() > 0;
         let rests = self.state == State::Serving && !holds && self.is_idle();
@@ -1057,7 +1057,7 @@ impl<'a, S: Session> Connection<'a, S> {
         }
         if rests && self.rested == now {
             self.account.report_held(0);
-            self.account.report_output(self.sent(), 0, 0);
+            self.account.report_output(self.bytes_sent(), 0, 0);
             self.transferred.took = false;
             return;
         }
@@ -1112,7 +1112,7 @@ impl<'a, S: Session> Connection<'a, S> {
         };
         let owes = !self.in_flight.is_empty();
         Activity {
-            received: self.received(),
+            received: self.bytes_received(),
             written: self.transferred.written,
             incomplete,
             took: self.transferred.took,
