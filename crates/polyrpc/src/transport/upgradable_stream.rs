@@ -51,6 +51,16 @@ impl UpgradableStream {
         }
     }
 
+    /// Returns the number of bytes that a WebSocket has received since the last time, including frame headers and pings;
+    /// zero for a socket.
+    #[inline]
+    pub(crate) fn take_websocket_bytes(&mut self) -> usize {
+        match self {
+            Self::Socket(_) => 0,
+            Self::WebSocket(tunnel) => tunnel.take_recent(),
+        }
+    }
+
     /// Returns the number of bytes that it buffers between the socket and the inbox, and between the outbox and the
     /// socket. The buffers of the system are not counted, nor those of QUIC, which its windows limit.
     #[inline]

@@ -923,7 +923,9 @@ impl<'a, S: Session> Connection<'a, S> {
         // Bytes read behind calls that wait for another call's reply must not make these calls look younger.
         let waits = !self.inbox.bytes.is_empty() && (self.session.blocks_input() || self.saturated());
         let wanted = self.session.bytes_needed();
-        match self.inbox.poll_fill_up_to(self.fairness.read_size(), self.stream, cx, wanted)? {
+        let read = self.inbox.poll_fill_up_to(self.fairness.read_size(), self.stream, cx, wanted)?;
+        let frames = self.stream.take_websocket_bytes();
+        match read {
             // The peer sends no more but may still read: pending calls are answered.
             Poll::Ready(0) => {
                 self.half_closed = true;
@@ -937,13 +939,16 @@ impl<'a, S: Session> Connection<'a, S> {
                 self.finish();
             }
             Poll::Ready(n) => {
-                self.fairness.record_read(n);
+                // The frames contain these bytes.
+                self.fairness.record_read(frames.max(n));
                 self.transferred.received += n as u64;
                 if !waits {
                     self.arrival.mark();
                 }
             }
             Poll::Pending if self.registration.connection.has_pushes() && !self.has_write_backlog() => {}
+            // Frames without payload: pings, for example.
+            Poll::Pending if frames > 0 => self.fairness.record_read(frames),
             Poll::Pending => {
                 if !(self.draining && written && self.in_flight.is_empty() && self.is_drained()) {
                     return Poll::Pending;
