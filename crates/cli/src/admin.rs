@@ -75,7 +75,7 @@ impl AdminOptions {
     ) -> Result<Option<AdminHandle>, Failure> {
         let Some(address) = &self.admin else { return Ok(None) };
         let mut admin = Admin::on(address).hosts(self.admin_host.iter().cloned());
-        for (role, token) in self.admin_tokens.as_deref().map_or_else(|| Ok(Vec::new()), tokens)? {
+        for (role, token) in self.admin_tokens.as_deref().map_or_else(|| Ok(Vec::new()), read_tokens)? {
             admin = admin.token(role, token);
         }
         if self.admin_writable {
@@ -102,10 +102,10 @@ pub(crate) fn url(address: &Address) -> String {
 }
 
 /// Reads a file of roles and tokens.
-pub(crate) fn tokens(path: &Path) -> Result<Vec<(Role, String)>, Failure> {
+pub(crate) fn read_tokens(path: &Path) -> Result<Vec<(Role, String)>, Failure> {
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::system(format!("read {}", path.display()), &error))?;
-    let tokens = parsed(&text).map_err(|line| {
+    let tokens = parse_tokens(&text).map_err(|line| {
         let failure = Failure::new(format!("line {line} of {} is not a role and a token", path.display()));
         failure.with_hint(
             "a line is, for example, `read 2d5b1f0c9e8a7766`; the roles are read, call, profile and write",
@@ -119,7 +119,7 @@ pub(crate) fn tokens(path: &Path) -> Result<Vec<(Role, String)>, Failure> {
 
 /// Parses lines of a role and a token; empty ones and those that start with `#` are skipped. The error is a line's
 /// number.
-fn parsed(text: &str) -> Result<Vec<(Role, String)>, usize> {
+fn parse_tokens(text: &str) -> Result<Vec<(Role, String)>, usize> {
     let lines = text.lines().map(str::trim).enumerate();
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     let token = |(at, line): (usize, &str)| {
@@ -144,9 +144,9 @@ mod tests {
     fn lines_are_roles_and_tokens() {
         let text = "# for Prometheus\nread  0123456789abcdef\r\n\n write fedcba9876543210 \n";
         let want = vec![(Role::Read, "0123456789abcdef".into()), (Role::Write, "fedcba9876543210".into())];
-        assert_eq!(parsed(text), Ok(want));
+        assert_eq!(parse_tokens(text), Ok(want));
         for (wrong, line) in [("read", 1), ("\nroot 0123456789abcdef", 2), ("read 0123456789abcdef x", 1)] {
-            assert_eq!(parsed(wrong), Err(line), "{wrong}");
+            assert_eq!(parse_tokens(wrong), Err(line), "{wrong}");
         }
     }
 }

@@ -52,12 +52,12 @@ fn method_json(method: &MethodDescriptorProto) -> Value {
     })
 }
 
-/// The same as [`name`] for programs.
-pub(crate) fn name_json(files: &[FileDescriptorProto], full_name: &str) -> Option<Value> {
-    let declaration = name(files, full_name)?;
+/// The same as [`describe`] for programs.
+pub(crate) fn describe_json(files: &[FileDescriptorProto], full_name: &str) -> Option<Value> {
+    let declaration = describe(files, full_name)?;
     // The first line is a comment with name and file.
     let text = declaration.split_once('\n').map_or("", |(_, text)| text);
-    let found = declaring(files, full_name)?;
+    let found = find_declaring(files, full_name)?;
     let kind = match found.what {
         What::Service(_) => "service",
         What::Method(_) => "method",
@@ -81,7 +81,7 @@ pub(crate) fn name_json(files: &[FileDescriptorProto], full_name: &str) -> Optio
 }
 
 /// The declaration of a name, which may be that of a member such as a field. Methods are declarations of their own.
-fn declaring<'a>(files: &'a [FileDescriptorProto], name: &str) -> Option<Declaration<'a>> {
+fn find_declaring<'a>(files: &'a [FileDescriptorProto], name: &str) -> Option<Declaration<'a>> {
     std::iter::successors(Some(name), |name| Some(name.rsplit_once('.')?.0))
         .find_map(|part| find(files, part).filter(|found| part == name || !found.is_service()))
 }
@@ -92,15 +92,15 @@ pub(crate) fn list(services: &[String], files: &[FileDescriptorProto]) -> String
     for name in services {
         text.line(name);
         if let Some(Declaration { what: What::Service(service), .. }) = find(files, name) {
-            text.indented(|text| service.method.iter().for_each(|method| text.line(&signature(method))));
+            text.indent(|text| service.method.iter().for_each(|method| text.line(&signature(method))));
         }
     }
     text.0.trim_end().to_owned()
 }
 
 /// The meaning of a name. The name of a member, such as a field, shows its parent.
-pub(crate) fn name(files: &[FileDescriptorProto], name: &str) -> Option<String> {
-    let found = declaring(files, name)?;
+pub(crate) fn describe(files: &[FileDescriptorProto], name: &str) -> Option<String> {
+    let found = find_declaring(files, name)?;
     let mut text = Text::default();
     text.line(&format!("// {} in {}", found.full_name, found.file.name()));
     let file = found.file;
@@ -148,34 +148,34 @@ enum What<'a> {
 
 fn find<'a>(files: &'a [FileDescriptorProto], full_name: &str) -> Option<Declaration<'a>> {
     files.iter().find_map(|file| {
-        let within = within(full_name, file.package())?;
-        let what = in_file(file, within)?;
+        let within = strip_scope(full_name, file.package())?;
+        let what = find_in_file(file, within)?;
         Some(Declaration { file, full_name: full_name.to_owned(), what })
     })
 }
 
-fn in_file<'a>(file: &'a FileDescriptorProto, name: &str) -> Option<What<'a>> {
+fn find_in_file<'a>(file: &'a FileDescriptorProto, name: &str) -> Option<What<'a>> {
     let service = || {
-        file.service.iter().find_map(|service| match within(name, service.name()) {
+        file.service.iter().find_map(|service| match strip_scope(name, service.name()) {
             _ if service.name() == name => Some(What::Service(service)),
             None => None,
             Some(rest) => service.method.iter().find(|method| method.name() == rest).map(What::Method),
         })
     };
-    in_scope(&file.message_type, &file.enum_type, &file.extension, name).or_else(service)
+    find_in_scope(&file.message_type, &file.enum_type, &file.extension, name).or_else(service)
 }
 
-fn in_scope<'a>(
+fn find_in_scope<'a>(
     messages: &'a [DescriptorProto],
     enums: &'a [EnumDescriptorProto],
     extensions: &'a [FieldDescriptorProto],
     name: &str,
 ) -> Option<What<'a>> {
     let message = || {
-        messages.iter().find_map(|message| match within(name, message.name()) {
+        messages.iter().find_map(|message| match strip_scope(name, message.name()) {
             _ if message.name() == name => Some(What::Message(message)),
             None => None,
-            Some(rest) => in_scope(&message.nested_type, &message.enum_type, &message.extension, rest),
+            Some(rest) => find_in_scope(&message.nested_type, &message.enum_type, &message.extension, rest),
         })
     };
     let holds = |declared: &&EnumDescriptorProto| {
@@ -187,7 +187,7 @@ fn in_scope<'a>(
 }
 
 /// The part of a name after its scope.
-fn within<'n>(name: &'n str, scope: &str) -> Option<&'n str> {
+fn strip_scope<'n>(name: &'n str, scope: &str) -> Option<&'n str> {
     match scope {
         "" => Some(name),
         scope => name.strip_prefix(scope)?.strip_prefix('.'),
@@ -207,7 +207,7 @@ impl Text {
         self.0.push('\n');
     }
 
-    fn indented(&mut self, inside: impl FnOnce(&mut Self)) {
+    fn indent(&mut self, inside: impl FnOnce(&mut Self)) {
         self.1 += 1;
         inside(self);
         self.1 -= 1;
@@ -217,7 +217,7 @@ impl Text {
         let before = self.0.len();
         self.line(&format!("{head} {{"));
         let begun = self.0.len();
-        self.indented(inside);
+        self.indent(inside);
         if self.0.len() == begun {
             self.0.truncate(before);
             self.line(&format!("{head} {{}}"));
@@ -233,10 +233,10 @@ impl Text {
     }
 
     fn message(&mut self, file: &FileDescriptorProto, message: &DescriptorProto) {
-        self.block(&format!("message {}", message.name()), |text| text.inside(file, message));
+        self.block(&format!("message {}", message.name()), |text| text.members(file, message));
     }
 
-    fn inside(&mut self, file: &FileDescriptorProto, message: &DescriptorProto) {
+    fn members(&mut self, file: &FileDescriptorProto, message: &DescriptorProto) {
         let mut shown = Vec::new();
         for field in &message.field {
             match oneof(message, field) {
@@ -252,9 +252,10 @@ impl Text {
             }
         }
         for range in &message.extension_range {
-            self.line(&format!("extensions {};", numbers(range.start(), before(range.end()), MAX_FIELD)));
+            let numbers = format_range(range.start(), last_before(range.end()), MAX_FIELD);
+            self.line(&format!("extensions {numbers};"));
         }
-        let ranges = message.reserved_range.iter().map(|range| (range.start(), before(range.end())));
+        let ranges = message.reserved_range.iter().map(|range| (range.start(), last_before(range.end())));
         self.reserved(ranges, &message.reserved_name, MAX_FIELD);
         for declared in &message.enum_type {
             self.line("");
@@ -280,7 +281,7 @@ impl Text {
         match group(message, field) {
             Some(group) => {
                 let head = format!("{label}group {} = {}", group.name(), field.number());
-                self.block(&head, |text| text.inside(file, group));
+                self.block(&head, |text| text.members(file, group));
             }
             None => {
                 let line = format!("{label}{} {} = {}", kind(field), field.name(), field.number());
@@ -311,7 +312,7 @@ impl Text {
     }
 
     fn reserved(&mut self, ranges: impl Iterator<Item = (i32, i32)>, names: &[String], max: i32) {
-        let ranges: Vec<_> = ranges.map(|(first, last)| numbers(first, last, max)).collect();
+        let ranges: Vec<_> = ranges.map(|(first, last)| format_range(first, last, max)).collect();
         let names: Vec<_> = names.iter().map(|name| format!("\"{name}\"")).collect();
         for reserved in [ranges, names].iter().filter(|reserved| !reserved.is_empty()) {
             self.line(&format!("reserved {};", reserved.join(", ")));
@@ -402,11 +403,11 @@ fn options(field: &FieldDescriptorProto) -> String {
 }
 
 /// The last number of a range with an exclusive end.
-pub(crate) fn before(end: i32) -> i32 {
+pub(crate) fn last_before(end: i32) -> i32 {
     end.saturating_sub(1)
 }
 
-pub(crate) fn numbers(first: i32, last: i32, max: i32) -> String {
+pub(crate) fn format_range(first: i32, last: i32, max: i32) -> String {
     match last {
         _ if first == last => first.to_string(),
         last if last >= max => format!("{first} to max"),
@@ -515,7 +516,7 @@ mod tests {
             "  message Item {}",
             "}",
         ];
-        assert_eq!(name(&files(), "shop.Order").unwrap(), lines.join("\n"));
+        assert_eq!(describe(&files(), "shop.Order").unwrap(), lines.join("\n"));
         let lines = [
             "// Point in newer.proto",
             "message Point {",
@@ -527,32 +528,32 @@ mod tests {
             "  repeated uint64 ids = 4;",
             "}",
         ];
-        assert_eq!(name(&files(), "Point").unwrap(), lines.join("\n"));
-        assert_eq!(name(&files(), "Empty").unwrap(), "// Empty in newer.proto\nmessage Empty {}");
+        assert_eq!(describe(&files(), "Point").unwrap(), lines.join("\n"));
+        assert_eq!(describe(&files(), "Empty").unwrap(), "// Empty in newer.proto\nmessage Empty {}");
     }
 
     #[test]
     fn member_name_shows_its_parent_and_unknown_name_is_none() {
         let files = files();
         for part in ["shop.Order.id", "shop.Order.payment", "shop.Order"] {
-            assert!(name(&files, part).unwrap().starts_with("// shop.Order in"), "{part}");
+            assert!(describe(&files, part).unwrap().starts_with("// shop.Order in"), "{part}");
         }
         for part in ["shop.Colour", "shop.RED"] {
             assert!(
-                name(&files, part)
+                describe(&files, part)
                     .unwrap()
                     .contains("\nenum Colour {\n  option allow_alias = true;\n  RED = 0;")
             );
         }
-        let extension = name(&files, "shop.colour").unwrap();
+        let extension = describe(&files, "shop.colour").unwrap();
         assert!(
             extension.contains("\nextend shop.Order {\n  optional shop.Colour colour = 100;\n}"),
             "{extension}"
         );
-        let method = name(&files, "shop.Shop.Buy").unwrap();
+        let method = describe(&files, "shop.Shop.Buy").unwrap();
         assert!(method.contains("\nrpc Buy (shop.Order) returns (stream shop.Order.Item);"), "{method}");
         for unknown in ["", "shop", "shop.Nope", "shops.Order", "Order"] {
-            assert_eq!(name(&files, unknown), None, "{unknown}");
+            assert_eq!(describe(&files, unknown), None, "{unknown}");
         }
     }
 }

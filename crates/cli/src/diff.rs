@@ -13,7 +13,7 @@ use crate::recording::answer::Answer;
 use crate::recording::files;
 use crate::recording::filter::Filter;
 use crate::replay::RuleOptions;
-use crate::terminal::{self, counted, grouped};
+use crate::terminal::{self, format_count, pluralize};
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -42,8 +42,8 @@ type Answers = HashMap<(String, String), VecDeque<Answer>>;
 
 fn compare(options: &Options) -> Result<ExitCode, Failure> {
     let rules = options.rules.rules()?;
-    let mut left = answers(&options.left, &options.filter)?;
-    let right = answers(&options.right, &options.filter)?;
+    let mut left = read_answers(&options.left, &options.filter)?;
+    let right = read_answers(&options.right, &options.filter)?;
     let (mut compared, mut different, mut alone) = (0_u64, 0_u64, [0_u64; 2]);
     let mut fields: BTreeMap<(String, String), (u64, String)> = BTreeMap::new();
     for (key, answers) in right {
@@ -65,38 +65,38 @@ fn compare(options: &Options) -> Result<ExitCode, Failure> {
     alone[0] = left.values().map(|answers| answers.len() as u64).sum();
     let mut lines = vec![format!(
         "{} compared: {} equal, {} different",
-        counted(compared, "answer"),
-        grouped(compared - different),
-        grouped(different)
+        pluralize(compared, "answer"),
+        format_count(compared - different),
+        format_count(different)
     )];
     for (count, file) in alone.iter().zip([&options.left, &options.right]).filter(|(count, _)| **count > 0) {
-        lines.push(format!("{} only in {}", counted(*count, "call"), file.display()));
+        lines.push(format!("{} only in {}", pluralize(*count, "call"), file.display()));
     }
     for ((name, path), (count, sample)) in fields.iter().take(MOST) {
         let path = if path.is_empty() { "the message" } else { path };
-        lines.push(format!("{:>8} × {name} {path}, as in: {sample}", grouped(*count)));
+        lines.push(format!("{:>8} × {name} {path}, as in: {sample}", format_count(*count)));
     }
     if compared == 0 && alone == [0, 0] {
         return Err(Failure::new("there is nothing to compare: the recordings have no such answered calls"));
     }
-    terminal::print(&terminal::escaped(&lines.join("\n")))?;
+    terminal::print(&terminal::escape(&lines.join("\n")))?;
     let equal = different == 0 && alone == [0, 0];
     Ok(if equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn answers(path: &PathBuf, filter: &Filter) -> Result<Answers, Failure> {
+fn read_answers(path: &PathBuf, filter: &Filter) -> Result<Answers, Failure> {
     let mut answers = Answers::new();
     files::for_each_call(std::slice::from_ref(path), filter, |schemas: &DeclaredMessages, call| {
         let Some(outcome) = &call.outcome else { return Ok(true) };
         let declared = schemas.messages(&call);
         let request = match schemas.request(&call) {
-            Some(Ok(tree)) => sorted(tree).to_string(),
+            Some(Ok(tree)) => normalize(tree).to_string(),
             Some(Err(_)) | None => {
                 let body = call.request.as_ref().map(|request| request.body.to_vec());
                 Value::Bytes(body.unwrap_or_default()).to_string()
             }
         };
-        let answer = Answer::from_recording(outcome, declared.as_ref().map(|(_, output)| output));
+        let answer = Answer::from_outcome(outcome, declared.as_ref().map(|(_, output)| output));
         answers.entry((call.full_name(), request)).or_default().push_back(answer);
         Ok(true)
     })?;
@@ -104,16 +104,16 @@ fn answers(path: &PathBuf, filter: &Filter) -> Result<Answers, Failure> {
 }
 
 /// The same request, whatever the order of its fields.
-fn sorted(value: Value) -> Value {
+fn normalize(value: Value) -> Value {
     match value {
         Value::Map(entries) => {
             let mut entries: Vec<_> =
-                entries.into_iter().map(|(name, value)| (name, sorted(value))).collect();
+                entries.into_iter().map(|(name, value)| (name, normalize(value))).collect();
             entries.retain(|(_, value)| !value.is_default());
             entries.sort_by(|one, other| one.0.cmp(&other.0));
             Value::Map(entries)
         }
-        Value::List(items) => Value::List(items.into_iter().map(sorted).collect()),
+        Value::List(items) => Value::List(items.into_iter().map(normalize).collect()),
         plain => plain,
     }
 }

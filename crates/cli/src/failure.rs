@@ -43,7 +43,7 @@ impl Failure {
     }
 
     /// Prefixes the message with its subject.
-    pub(crate) fn within(mut self, what: impl fmt::Display) -> Self {
+    pub(crate) fn with_subject(mut self, what: impl fmt::Display) -> Self {
         self.text = format!("{what}: {}", self.text);
         self
     }
@@ -54,7 +54,7 @@ impl Failure {
         match status.code() {
             Code::DeadlineExceeded | Code::Unavailable | Code::Unauthenticated | Code::PermissionDenied => {
                 let asked = Self { status: Some(Box::new(status.clone())), ..Self::new(status.to_string()) };
-                asked.within(format_args!("{what}, and gRPC reflection failed")).or_hint(self.hint)
+                asked.with_subject(format_args!("{what}, and gRPC reflection failed")).or_hint(self.hint)
             }
             _ => self,
         }

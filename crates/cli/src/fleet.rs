@@ -38,7 +38,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let discover = polyrpc_discovery::discover(&options.url)?;
-    let token = options.server_token.as_deref().map(token).transpose()?;
+    let token = options.server_token.as_deref().map(read_token).transpose()?;
     let console = Console::new();
     // A URL may have a password.
     let name = options.url.rsplit_once('@').map_or(options.url.as_str(), |(_, rest)| rest);
@@ -46,7 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         .observe_fleet(name, discover, token)
         .map_err(|error| Failure::system("start a thread", &error))?;
     let mut listener = Admin::on(&options.listen).hosts(options.host.iter().cloned());
-    for (role, token) in options.tokens.as_deref().map_or_else(|| Ok(Vec::new()), admin::tokens)? {
+    for (role, token) in options.tokens.as_deref().map_or_else(|| Ok(Vec::new()), admin::read_tokens)? {
         listener = listener.token(role, token);
     }
     if options.writable {
@@ -60,7 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 /// Reads the file of a token: one line.
-fn token(path: &Path) -> Result<String, Failure> {
+fn read_token(path: &Path) -> Result<String, Failure> {
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::system(format!("read {}", path.display()), &error))?;
     let token = text.trim();

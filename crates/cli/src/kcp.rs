@@ -20,13 +20,13 @@ pub(crate) struct Kcp {
     kcp_key: Option<Key>,
     /// Add PARITY parity datagrams to every DATA datagrams: DATA,PARITY [default: 10,3 with a cipher, as in rpcx, else
     /// none]
-    #[arg(long, value_name = "DATA,PARITY", value_parser = shards)]
+    #[arg(long, value_name = "DATA,PARITY", value_parser = parse_shards)]
     kcp_shards: Option<Shards>,
 }
 
 impl Kcp {
     /// The first option that is given.
-    pub(crate) fn given(&self) -> Option<&'static str> {
+    pub(crate) fn given_option(&self) -> Option<&'static str> {
         let Self { kcp_cipher, kcp_key, kcp_shards } = self;
         let options = [
             (kcp_cipher.is_some() || kcp_key.is_some(), "--kcp-cipher"),
@@ -79,7 +79,7 @@ impl FromStr for Key {
     }
 }
 
-fn shards(text: &str) -> Result<Shards, String> {
+fn parse_shards(text: &str) -> Result<Shards, String> {
     let parsed = text.split_once(',').and_then(|(data, parity)| {
         Some((data.trim().parse::<u32>().ok()?, parity.trim().parse::<u32>().ok()?))
     });
@@ -103,10 +103,10 @@ mod tests {
     fn keys_and_shards_are_parsed() {
         assert_eq!("00ffA5".parse::<Key>().unwrap().0, [0, 255, 0xa5]);
         assert!("0".parse::<Key>().is_err() && "0g".parse::<Key>().is_err());
-        assert_eq!(shards("10,3"), Ok(Shards { data: 10, parity: 3 }));
-        assert!(shards("10").unwrap_err().contains("two numbers"));
+        assert_eq!(parse_shards("10,3"), Ok(Shards { data: 10, parity: 3 }));
+        assert!(parse_shards("10").unwrap_err().contains("two numbers"));
         for many in ["10,300", "200,100", "999,999"] {
-            assert_eq!(shards(many), Err("want at most 256 in total".to_owned()));
+            assert_eq!(parse_shards(many), Err("want at most 256 in total".to_owned()));
         }
     }
 

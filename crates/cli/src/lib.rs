@@ -110,7 +110,7 @@ pub fn main() -> ExitCode {
 struct Cli {
     /// Log filter for standard error: error, warn, info, debug, trace or off, or target=level,… [default: RUST_LOG, or
     /// else warn while serving, with recoveries of servers and registries, and error otherwise]
-    #[arg(long, global = true, value_name = "LEVEL", value_parser = log::filter)]
+    #[arg(long, global = true, value_name = "LEVEL", value_parser = log::parse_filter)]
     log: Option<Targets>,
     #[command(subcommand)]
     command: Command,
@@ -190,8 +190,8 @@ impl Command {
             Self::Diff(options) => diff::run(&options),
             Self::Dump(options) => dump::run(&options),
             Self::Generate(options) => generate::run(options),
-            Self::Completions(options) => shell::completions(&options, &mut Cli::command()),
-            Self::Man(options) => shell::man(&options, Cli::command()),
+            Self::Completions(options) => shell::generate_completions(&options, &mut Cli::command()),
+            Self::Man(options) => shell::generate_man(&options, Cli::command()),
             Self::New(options) => new::run(options),
         }
     }

@@ -52,7 +52,7 @@ impl LimitOptions {
         let memory = self.memory.map_or(usual.memory, |memory| memory.0);
         let message = self.max_message.0;
         if message > memory {
-            let (message, memory) = (in_words(message), in_words(memory));
+            let (message, memory) = (format_size(message), format_size(memory));
             return Err(Failure::new(format!("a message of {message} does not fit into {memory} of memory"))
                 .with_hint("raise --memory or lower --max-message"));
         }
@@ -85,7 +85,7 @@ const ANSWER: usize = 1 << 20;
 struct Size(usize);
 
 /// A size with its unit.
-fn in_words(bytes: usize) -> String {
+fn format_size(bytes: usize) -> String {
     let text = Size(bytes).to_string();
     match text.bytes().all(|byte| byte.is_ascii_digit()) {
         true => format!("{text} byte{}", if bytes == 1 { "" } else { "s" }),
@@ -154,7 +154,7 @@ impl FromStr for Span {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is not a time: want seconds, or a number and ms, s, m or h");
-        let span = terminal::duration(text).map_err(|_| wrong())?;
+        let span = terminal::parse_duration(text).map_err(|_| wrong())?;
         if span.is_zero() { Err("a time is longer than zero".to_owned()) } else { Ok(Self(span)) }
     }
 }

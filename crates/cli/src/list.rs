@@ -17,7 +17,7 @@ use crate::declarations;
 use crate::failure::Failure;
 use crate::message::{Files, SchemaSource, service_hint};
 use crate::reflection::rpcx::Program;
-use crate::reflection::{Reflection, Trace, by_grpc};
+use crate::reflection::{Reflection, Trace, grpc_url};
 use crate::terminal;
 
 #[derive(Debug, Args)]
@@ -43,12 +43,12 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
-    let printed = text(&options).and_then(|text| terminal::print(&terminal::escaped(&text)));
+    let printed = list(&options).and_then(|text| terminal::print(&terminal::escape(&text)));
     Ok(printed.map_or_else(|failure| terminal::report(&failure, options.json), |_| ExitCode::SUCCESS))
 }
 
-fn text(options: &Options) -> Result<String, Failure> {
-    match options.files.described()? {
+fn list(options: &Options) -> Result<String, Failure> {
+    match options.files.read()? {
         Some(described) => list_files(&described, options),
         None => list_by_reflection(options),
     }
@@ -60,7 +60,7 @@ fn list_files(described: &SchemaSource, options: &Options) -> Result<String, Fai
     let services = declarations::services(&files);
     match &options.name {
         None => Ok(options.list(&services, &files)),
-        Some(name) => options.describe(&files, &dotted(name)).ok_or_else(|| {
+        Some(name) => options.describe(&files, &to_dotted(name)).ok_or_else(|| {
             unknown(format!("nothing in {} is called `{name}`", described.source()), name, &services)
         }),
     }
@@ -78,7 +78,7 @@ fn list_by_reflection(options: &Options) -> Result<String, Failure> {
 }
 
 async fn query(client: &Client, options: &Options) -> Result<String, Failure> {
-    match grpc_reflection(client, options, options.trace()).await {
+    match ask_grpc(client, options, options.trace()).await {
         Ok(Answer::Text(text)) => Ok(text),
         Ok(Answer::Unknown(services)) => Err(options.unknown_name(&services)),
         Err(error) => Err(failed(&error, options).await),
@@ -92,7 +92,7 @@ enum Answer {
     Unknown(Vec<String>),
 }
 
-async fn grpc_reflection(client: &Client, options: &Options, trace: Trace) -> Result<Answer, Error> {
+async fn ask_grpc(client: &Client, options: &Options, trace: Trace) -> Result<Answer, Error> {
     let mut reflection = Reflection::new(client, options.query_options())
         .traced(move |method, query, failure| trace.show(method, query, failure));
     let Some(name) = &options.name else {
@@ -103,7 +103,7 @@ async fn grpc_reflection(client: &Client, options: &Options, trace: Trace) -> Re
         }
         return Ok(Answer::Text(options.list(&services, &files(&reflection))));
     };
-    let dotted = dotted(name);
+    let dotted = to_dotted(name);
     if !reflection.find(&dotted).await? {
         return Ok(Answer::Unknown(reflection.services().await?));
     }
@@ -117,7 +117,7 @@ async fn grpc_reflection(client: &Client, options: &Options, trace: Trace) -> Re
 
 async fn ask_rpcx(client: &Client, options: &Options) -> Result<String, Failure> {
     let Some(name) = &options.name else {
-        let program = match program(client, None, options).await {
+        let program = match query_program(client, None, options).await {
             Ok(program) => program,
             Err(error) => return Err(failed(&error, options).await),
         };
@@ -127,7 +127,7 @@ async fn ask_rpcx(client: &Client, options: &Options) -> Result<String, Failure>
         Some((service, method)) => (service, Some(method)),
         None => (name.as_str(), None),
     };
-    match program(client, Some(service), options).await {
+    match query_program(client, Some(service), options).await {
         Ok(program) => {
             let described = program.describe(method);
             let described = described.ok_or_else(|| {
@@ -144,7 +144,7 @@ async fn ask_rpcx(client: &Client, options: &Options) -> Result<String, Failure>
             })
         }
         Err(error) if error.code() == Code::Unimplemented => Err(failed(&error, options).await),
-        Err(error) => match program(client, None, options).await {
+        Err(error) => match query_program(client, None, options).await {
             Ok(program) => {
                 let services: Vec<_> = program.services.into_iter().map(|service| service.name).collect();
                 Err(options.unknown_name(&services))
@@ -154,7 +154,7 @@ async fn ask_rpcx(client: &Client, options: &Options) -> Result<String, Failure>
     }
 }
 
-async fn program(client: &Client, service: Option<&str>, options: &Options) -> Result<Program, Error> {
+async fn query_program(client: &Client, service: Option<&str>, options: &Options) -> Result<Program, Error> {
     let program = Program::query(client, service, options.query_options()).await;
     let failure = program.as_ref().err().map(Error::status);
     let (method, query) = match service {
@@ -172,9 +172,9 @@ async fn call_grpc_reflection(client: &Client, options: &Options) -> Result<Stri
         Failure::new(format!("{what}, and the server has no gRPC reflection"))
             .with_hint("name a .proto that describes it with --proto FILE")
     };
-    let url = by_grpc(&options.url).ok_or_else(refused)?;
+    let url = grpc_url(&options.url).ok_or_else(refused)?;
     let other = options.client(&url)?;
-    match timeout(QUERY_TIMEOUT, grpc_reflection(&other, options, options.trace().with_url(&url))).await {
+    match timeout(QUERY_TIMEOUT, ask_grpc(&other, options, options.trace().with_url(&url))).await {
         Ok(Ok(Answer::Text(text))) => Ok(text),
         Ok(Ok(Answer::Unknown(services))) => Err(options.unknown_name(&services)),
         // If nothing listens there, gRPC is not the reason.
@@ -209,7 +209,7 @@ async fn failed(error: &Error, options: &Options) -> Failure {
 
 fn unknown(text: String, name: &str, services: &[String]) -> Failure {
     let names: Vec<_> = services.iter().map(String::as_str).collect();
-    let hint = service_hint(&dotted(name), &names);
+    let hint = service_hint(&to_dotted(name), &names);
     Failure::new(text).with_hint(hint.replace("it has ", "its services are "))
 }
 
@@ -237,8 +237,8 @@ impl Options {
 
     fn describe(&self, files: &[FileDescriptorProto], name: &str) -> Option<String> {
         match self.json {
-            true => declarations::name_json(files, name).as_ref().map(Value::to_string),
-            false => declarations::name(files, name),
+            true => declarations::describe_json(files, name).as_ref().map(Value::to_string),
+            false => declarations::describe(files, name),
         }
     }
 
@@ -254,7 +254,7 @@ fn files(reflection: &Reflection<'_>) -> Vec<FileDescriptorProto> {
 }
 
 /// Converts `Service/Method` to the spelling of a `.proto`.
-fn dotted(name: &str) -> String {
+fn to_dotted(name: &str) -> String {
     name.trim_start_matches('.').replace('/', ".")
 }
 

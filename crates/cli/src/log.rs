@@ -53,7 +53,7 @@ const SHOWN: [&str; 3] =
 pub(crate) type LogFilter = reload::Handle<Targets, Registry>;
 
 /// A level, or levels of parts of the program: `info`, `polyrpc::client=debug,warn`.
-pub(crate) fn filter(text: &str) -> Result<Targets, String> {
+pub(crate) fn parse_filter(text: &str) -> Result<Targets, String> {
     let wrong =
         || format!("`{text}` is not a level: want error, warn, info, debug, trace or off, or target=level,…");
     // As a single directive, an invalid level would be parsed as a target, and an empty string as a level.
@@ -92,16 +92,16 @@ mod tests {
 
     #[test]
     fn filter_is_a_level_or_levels_per_target() {
-        let debug = filter("debug").unwrap();
+        let debug = parse_filter("debug").unwrap();
         assert!(
             debug.would_enable("polyrpc", &Level::DEBUG) && !debug.would_enable("polyrpc", &Level::TRACE)
         );
-        let parts = filter("polyrpc::client=debug,warn").unwrap();
+        let parts = parse_filter("polyrpc::client=debug,warn").unwrap();
         assert!(parts.would_enable("polyrpc::client::dial", &Level::DEBUG));
         assert!(!parts.would_enable("polyrpc::server", &Level::INFO));
-        assert!(!filter("off").unwrap().would_enable("polyrpc", &Level::ERROR));
+        assert!(!parse_filter("off").unwrap().would_enable("polyrpc", &Level::ERROR));
         for wrong in ["", "loud", "polyrpc=loud", "warn,loud"] {
-            assert!(filter(wrong).is_err(), "{wrong}");
+            assert!(parse_filter(wrong).is_err(), "{wrong}");
         }
     }
 }

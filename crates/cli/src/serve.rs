@@ -37,10 +37,10 @@ pub struct Options {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8002")]
     listen: Vec<String>,
     /// The protocols to accept, for example `rpcx,http` [default: all]
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = url::protocol)]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = url::parse_protocol)]
     protocols: Vec<Protocol>,
     /// Allow calls from web pages of this origin, for example `https://app.example`, or `*` for any; may be repeated
-    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
+    #[arg(long, value_name = "ORIGIN", value_parser = parse_origin)]
     cors: Vec<String>,
     /// Count calls, and serve the metrics to Prometheus as GET /metrics: on this address, used for nothing else,
     /// and on every listener that accepts HTTP
@@ -54,13 +54,13 @@ pub struct Options {
     #[arg(long, value_name = "PATTERN")]
     openapi: Vec<Pattern>,
     /// Run on this many threads with a runtime each, instead of one runtime on all cores
-    #[arg(long, value_name = "N", value_parser = cores, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = parse_cores, allow_negative_numbers = true)]
     cores: Option<NonZero<usize>>,
     /// On shutdown, keep accepting calls for this long while reporting that the server is not ready
     #[arg(long, value_name = "TIME")]
     lame_duck: Option<Span>,
     /// On shutdown, wait this long for accepted calls before cancelling them
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = terminal::duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = terminal::parse_duration)]
     grace: Duration,
     #[command(flatten)]
     registering: RegistryOptions,
@@ -84,10 +84,10 @@ pub(crate) struct RegistryOptions {
     #[arg(long, value_name = "URL")]
     register: Vec<String>,
     /// Address for clients: host, host:port or network@host:port [default: the first listener]
-    #[arg(long, value_name = "ADDR", requires = "register", value_parser = advertised)]
+    #[arg(long, value_name = "ADDR", requires = "register", value_parser = parse_advertised_address)]
     advertise: Option<String>,
     /// Attributes for clients, as a query string: weight=5&group=a
-    #[arg(long, value_name = "QUERY", requires = "register", default_value = "", value_parser = attributes)]
+    #[arg(long, value_name = "QUERY", requires = "register", default_value = "", value_parser = parse_attributes)]
     attributes: Attributes,
 }
 
@@ -110,7 +110,7 @@ impl RegistryOptions {
 }
 
 /// Parses an address to advertise.
-fn advertised(text: &str) -> Result<String, String> {
+fn parse_advertised_address(text: &str) -> Result<String, String> {
     let is_whole = text.parse::<Instance>().is_ok();
     let is_host = !text.contains('@') && format!("{text}:1").parse::<Instance>().is_ok();
     match is_whole || is_host || text.parse::<Ipv6Addr>().is_ok() {
@@ -120,7 +120,7 @@ fn advertised(text: &str) -> Result<String, String> {
 }
 
 /// Parses attributes strictly. Attributes from registries are parsed leniently.
-fn attributes(text: &str) -> Result<Attributes, String> {
+fn parse_attributes(text: &str) -> Result<Attributes, String> {
     let read = |text: &str| match text.parse::<Attributes>() {
         Ok(attributes) => attributes,
         Err(never) => match never {},
@@ -167,8 +167,8 @@ pub fn run_servers(
 ) -> Result<ExitCode, Failure> {
     log_panics_in_one_line();
     let runtime =
-        runtime(options.cores.is_some()).map_err(|error| Failure::system("start a runtime", &error))?;
-    let recorder = options.recording.recorder(&services::DESCRIPTOR_SETS)?;
+        build_runtime(options.cores.is_some()).map_err(|error| Failure::system("start a runtime", &error))?;
+    let recorder = options.recording.open_recorder(&services::DESCRIPTOR_SETS)?;
     let recorded = |setup: ServerSetup| match &recorder {
         Some((recorder, _)) => ServerSetup { server: setup.server.layer(recorder.clone()), ..setup },
         None => setup,
@@ -187,7 +187,7 @@ pub fn run_servers(
 fn report_recording(stats: RecorderStats, redaction: &Redaction) {
     let RecorderStats { recorded, queue_full, method_limit, not_written, .. } = stats;
     let lost = queue_full + method_limit + not_written;
-    let calls = terminal::counted(recorded, "call");
+    let calls = terminal::pluralize(recorded, "call");
     terminal::print_error(format_args!("recorded {calls}; {lost} could not be recorded"));
     // A misspelled path leaves a secret in the recording.
     for path in redaction.unmatched().filter(|_| recorded > 0) {
@@ -210,7 +210,7 @@ fn log_panics_in_one_line() {
 }
 
 /// A server with its own threads uses this runtime only to accept connections.
-fn runtime(cores: bool) -> io::Result<Runtime> {
+fn build_runtime(cores: bool) -> io::Result<Runtime> {
     let mut builder = if cores { Builder::new_current_thread() } else { Builder::new_multi_thread() };
     builder.enable_all().build()
 }
@@ -220,7 +220,7 @@ async fn serve(options: &Options, servers: Vec<ServerSetup>) -> Result<(), Failu
     let stop = signal::shutdown();
     let (console, mut bound) = (options.admin.console(), Vec::new());
     let documents = Documents::new(options)?;
-    for server in documents.add_to(options.counted(servers, console.as_ref())) {
+    for server in documents.add_to(options.add_metrics(servers, console.as_ref())) {
         bound.push(server.bind().await?);
     }
     let admin = match &console {
@@ -333,7 +333,7 @@ impl Options {
         let mut addresses =
             servers.iter().flat_map(|setup| &setup.listeners).map(|listener| &*listener.address);
         if let Some(option) =
-            self.kcp.given().filter(|_| !addresses.any(|address| address.starts_with("kcp://")))
+            self.kcp.given_option().filter(|_| !addresses.any(|address| address.starts_with("kcp://")))
         {
             return Err(Failure::new(format!("{option} is for KCP, and no listener speaks it"))
                 .with_hint("add one with --listen kcp://host:port"));
@@ -370,7 +370,7 @@ impl Options {
     }
 
     /// Makes the servers count their calls if the counts are shown, and adds a server for the metrics only.
-    fn counted(&self, servers: Vec<ServerSetup>, console: Option<&Console>) -> Vec<ServerSetup> {
+    fn add_metrics(&self, servers: Vec<ServerSetup>, console: Option<&Console>) -> Vec<ServerSetup> {
         if self.metrics.is_none() && console.is_none() {
             return servers;
         }
@@ -498,12 +498,12 @@ fn announce(running: &[(Vec<&str>, ServerHandle)], admin: Option<&Address>) -> i
     stdout.flush()
 }
 
-fn cores(text: &str) -> Result<NonZero<usize>, String> {
+fn parse_cores(text: &str) -> Result<NonZero<usize>, String> {
     text.parse().map_err(|_| "want a number above 0".to_owned())
 }
 
 /// An origin as browsers write it, or `*`.
-fn origin(text: &str) -> Result<String, String> {
+fn parse_origin(text: &str) -> Result<String, String> {
     let place = text.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"));
     let is_origin = place.is_some_and(|(_, host)| !host.is_empty() && !host.contains(['/', '?', '#', '@']));
     match text == "*" || is_origin {
@@ -539,25 +539,25 @@ mod tests {
     #[test]
     fn invalid_advertised_address_or_attributes_are_rejected() {
         for right in ["h", "10.0.0.7", "fd00::7", "[fd00::7]", "h:80", "quic@h:80", "a_b.c:1"] {
-            assert_eq!(advertised(right), Ok(right.to_owned()));
+            assert_eq!(parse_advertised_address(right), Ok(right.to_owned()));
         }
         for wrong in ["", "not an address", "h:x", "h:0", "h:70000", "ftp@h:1", "tcp@h", ":1", "h :1"] {
-            assert!(advertised(wrong).is_err(), "{wrong}");
+            assert!(parse_advertised_address(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(attributes("weight=5&group=a%20b&x").unwrap().value("group"), Some("a b"));
+        assert_eq!(parse_attributes("weight=5&group=a%20b&x").unwrap().value("group"), Some("a b"));
         for wrong in ["weight=abc", "weight=5&%zz", "a=%", "a=1;b=2", "=x"] {
-            assert!(attributes(wrong).is_err(), "{wrong}");
+            assert!(parse_attributes(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn origin_with_a_path_is_rejected() {
-        assert_eq!(origin("*"), Ok("*".to_owned()));
-        assert_eq!(origin("https://App.example:8443"), Ok("https://app.example:8443".to_owned()));
+        assert_eq!(parse_origin("*"), Ok("*".to_owned()));
+        assert_eq!(parse_origin("https://App.example:8443"), Ok("https://app.example:8443".to_owned()));
         for wrong in
             ["", "app.example", "https://", "https://app.example/", "ftp://app.example", "https://u@h"]
         {
-            assert!(origin(wrong).is_err(), "{wrong}");
+            assert!(parse_origin(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -25,13 +25,16 @@ pub(crate) struct Man {
     out: Option<PathBuf>,
 }
 
-pub(crate) fn completions(options: &Completions, command: &mut Command) -> Result<ExitCode, Failure> {
+pub(crate) fn generate_completions(
+    options: &Completions,
+    command: &mut Command,
+) -> Result<ExitCode, Failure> {
     let mut text = Vec::new();
     clap_complete::generate(options.shell, command, "polyrpc", &mut text);
     print(&text)
 }
 
-pub(crate) fn man(options: &Man, command: Command) -> Result<ExitCode, Failure> {
+pub(crate) fn generate_man(options: &Man, command: Command) -> Result<ExitCode, Failure> {
     let cannot = |error: &std::io::Error| Failure::system("write the manual pages", error);
     match &options.out {
         None => {

@@ -30,16 +30,16 @@ pub(crate) fn write(bytes: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Prints a line on standard error, [escaped]: it may contain what a peer has sent. A closed pipe is ignored; `eprintln!`
-/// panics there.
+/// Prints a line on standard error, [escaped](escape): it may contain what a peer has sent. A closed pipe is ignored;
+/// `eprintln!` panics there.
 pub(crate) fn print_error(text: impl Display) {
     // A failure would be reported on standard error too.
-    let _ = writeln!(io::stderr().lock(), "{}", escaped(&text.to_string()));
+    let _ = writeln!(io::stderr().lock(), "{}", escape(&text.to_string()));
 }
 
 /// Escapes control characters other than line feeds and tabs, which a terminal would obey. The result is JSON if the
 /// text is.
-pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
+pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     let is_safe = |c: char| !c.is_control() || c == '\n' || c == '\t';
     if text.chars().all(is_safe) {
         return Cow::Borrowed(text);
@@ -141,7 +141,7 @@ fn three_digits(value: f64) -> String {
 }
 
 /// A count with thousands separators: `93,412`.
-pub(crate) fn grouped(count: u64) -> String {
+pub(crate) fn format_count(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -154,8 +154,8 @@ pub(crate) fn grouped(count: u64) -> String {
 }
 
 /// A number of things: `1 call`, `1,234 calls`.
-pub(crate) fn counted(count: u64, thing: &str) -> String {
-    format!("{} {thing}{}", grouped(count), if count == 1 { "" } else { "s" })
+pub(crate) fn pluralize(count: u64, thing: &str) -> String {
+    format!("{} {thing}{}", format_count(count), if count == 1 { "" } else { "s" })
 }
 
 /// A text cut to this many characters, ending in an ellipsis if it was cut.
@@ -167,7 +167,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
 }
 
 /// Parses `500ms`, `1s`, `1.5s`, `2m`, `1h`; a plain number is seconds.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a duration: want seconds, or a number and ms, s, m or h");
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
@@ -191,15 +191,15 @@ mod tests {
     fn durations_are_parsed_and_printed_with_their_unit() {
         for (text, shown) in [("870us", "870 µs"), ("1.5s", "1.50 s"), ("20ms", "20.0 ms"), ("2m", "120 s")]
         {
-            assert_eq!(ShortDuration(duration(text).unwrap()).to_string(), shown, "{text}");
+            assert_eq!(ShortDuration(parse_duration(text).unwrap()).to_string(), shown, "{text}");
         }
         assert_eq!(ShortDuration(Duration::from_nanos(999)).to_string(), "999 ns");
         assert_eq!(ShortDuration(Duration::from_nanos(9_996)).to_string(), "10.0 µs");
-        assert_eq!(duration("5"), duration("5s"));
-        assert_eq!(duration("0.5"), duration("500ms"));
-        assert_eq!(duration("1h"), duration("60m"));
+        assert_eq!(parse_duration("5"), parse_duration("5s"));
+        assert_eq!(parse_duration("0.5"), parse_duration("500ms"));
+        assert_eq!(parse_duration("1h"), parse_duration("60m"));
         for wrong in ["", "s", "-1", "five", "5 5", "-1s", "1d", "1e300s"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
     }
 
@@ -219,16 +219,16 @@ mod tests {
 
     #[test]
     fn control_characters_are_escaped_as_in_json() {
-        assert_eq!(escaped("\u{1b}]0;title\u{7}\u{9b}1m"), "\\u001b]0;title\\u0007\\u009b1m");
-        assert!(matches!(escaped("líne\n\tline"), Cow::Borrowed(_)));
+        assert_eq!(escape("\u{1b}]0;title\u{7}\u{9b}1m"), "\\u001b]0;title\\u0007\\u009b1m");
+        assert!(matches!(escape("líne\n\tline"), Cow::Borrowed(_)));
         let json = serde_json::json!({ "text": "\u{9b}\u{7f}" });
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped(&json.to_string())).unwrap(), json);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&escape(&json.to_string())).unwrap(), json);
     }
 
     #[test]
     fn thousands_are_separated() {
-        assert_eq!([0, 1, 1_234].map(|count| counted(count, "call")), ["0 calls", "1 call", "1,234 calls"]);
-        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0, 1, 1_234].map(|count| pluralize(count, "call")), ["0 calls", "1 call", "1,234 calls"]);
+        assert_eq!([0, 999, 1_000, 1_234_567].map(format_count), ["0", "999", "1,000", "1,234,567"]);
     }
 
     #[test]

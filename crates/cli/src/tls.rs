@@ -31,7 +31,7 @@ pub(crate) struct ClientTlsOptions {
 
 impl ClientTlsOptions {
     /// The first option that is given.
-    pub(crate) fn given(&self) -> Option<&'static str> {
+    pub(crate) fn given_option(&self) -> Option<&'static str> {
         let Self { cacert, cert, key, servername, insecure } = self;
         let options = [
             (cacert.is_some(), "--cacert"),

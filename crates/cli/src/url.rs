@@ -82,7 +82,7 @@ impl Url {
     }
 
     /// Quotes the URL for a shell if necessary.
-    pub(crate) fn quoted(&self) -> String {
+    pub(crate) fn quote(&self) -> String {
         let text = self.to_string();
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+,@%[]".contains(c);
         if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
@@ -119,7 +119,7 @@ fn encode_socket_path(path: &Path) -> String {
 }
 
 /// Help text about the URL parameters of all protocols.
-pub(crate) fn parameters() -> String {
+pub(crate) fn parameters_help() -> String {
     let mut text = String::from(
         "URLs are protocol[+tls][+registry]://place[?parameters]. Quote URLs with parameters: ? and & are special characters of a shell.\n",
     );
@@ -148,7 +148,7 @@ pub(crate) fn parameters() -> String {
 }
 
 /// A protocol by its name, for options.
-pub(crate) fn protocol(name: &str) -> Result<Protocol, String> {
+pub(crate) fn parse_protocol(name: &str) -> Result<Protocol, String> {
     let wanted = name.replace('-', "_");
     Protocol::ALL.into_iter().find(|protocol| protocol.as_str() == wanted).ok_or_else(|| {
         let known = Protocol::ALL.map(Protocol::as_str).join(", ");
@@ -201,13 +201,13 @@ mod tests {
 
     #[test]
     fn url_with_parameters_is_quoted_for_the_shell() {
-        assert_eq!(Url::new("rpcx", "[::1]:1", "").quoted(), "rpcx://[::1]:1");
-        assert_eq!(Url::new("rpcx", "h:1", "a=1&b=2").quoted(), "'rpcx://h:1?a=1&b=2'");
+        assert_eq!(Url::new("rpcx", "[::1]:1", "").quote(), "rpcx://[::1]:1");
+        assert_eq!(Url::new("rpcx", "h:1", "a=1&b=2").quote(), "'rpcx://h:1?a=1&b=2'");
     }
 
     #[test]
     fn help_lists_the_declared_parameters() {
-        let text = parameters();
+        let text = parameters_help();
         for part in [
             "  transport=tcp|unix|ws|kcp|quic\n        of baidu-std, fb-rpc, grpc, ",
             "  transport=tcp|unix|ws|kcp|quic|http-connect\n        of rpcx, net-rpc: ",

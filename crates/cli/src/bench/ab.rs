@@ -86,7 +86,7 @@ impl Options {
             (run.load.find_max, "--find-max"),
             (run.load.require.is_some(), "--require"),
             (run.files.hdr.is_some(), "--hdr"),
-            (run.baseline.given().is_some(), "--baseline"),
+            (run.baseline.given_option().is_some(), "--baseline"),
             (run.workers.count() > 0, "--workers"),
         ];
         match given.into_iter().find(|(is_given, _)| *is_given) {
@@ -110,7 +110,7 @@ impl Comparison {
         let mut measured: Vec<RoundResult> = Vec::with_capacity(rounds);
         let mut repeated = 0;
         while measured.len() < rounds {
-            let Some(round) = self.round(measured.len())? else { break };
+            let Some(round) = self.measure_round(measured.len())? else { break };
             let is_unusable = round.noise() == Noise::Unusable;
             let noise = round.probe.map_or_else(String::new, |probe| format!(": {probe}"));
             let number = measured.len() + 1;
@@ -122,11 +122,11 @@ impl Comparison {
             terminal::print_error(format_args!("  round {number} of {rounds}{noise}"));
             measured.push(round);
         }
-        Ok(self.result(started, &measured, repeated, rounds))
+        Ok(self.into_versus(started, &measured, repeated, rounds))
     }
 
     /// One round; `None` if it was interrupted.
-    fn round(&self, number: usize) -> Result<Option<RoundResult>, Failure> {
+    fn measure_round(&self, number: usize) -> Result<Option<RoundResult>, Failure> {
         let begun = self.probe.begin();
         let (mut a, mut b) = (Vec::new(), Vec::new());
         for side in abba(number) {
@@ -145,7 +145,13 @@ impl Comparison {
         Ok(Some(RoundResult { a, b, probe: self.probe.finish(begun) }))
     }
 
-    fn result(self, started: Duration, measured: &[RoundResult], repeated: u64, rounds: usize) -> Versus {
+    fn into_versus(
+        self,
+        started: Duration,
+        measured: &[RoundResult],
+        repeated: u64,
+        rounds: usize,
+    ) -> Versus {
         let machine = super::machine::Machine::here();
         let mut warnings = Vec::new();
         if self.a.server.is_ok() && machine.cores() < 4 {

@@ -5,7 +5,7 @@ use polyrpc_record::redact::is_credential;
 
 /// The command line, quoted for a shell and without its credentials.
 pub(super) fn command_line(arguments: impl Iterator<Item = String>) -> String {
-    let words = without_credentials(arguments.skip(1)).into_iter().map(quote);
+    let words = remove_credentials(arguments.skip(1)).into_iter().map(quote);
     ["polyrpc".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }
 
@@ -17,7 +17,7 @@ fn quote(argument: String) -> String {
     }
 }
 
-fn without_credentials(arguments: impl Iterator<Item = String>) -> Vec<String> {
+fn remove_credentials(arguments: impl Iterator<Item = String>) -> Vec<String> {
     let mut before: Option<Mask> = None;
     let mut words = Vec::new();
     for word in arguments {
@@ -78,7 +78,7 @@ const MASK: &str = "…";
 mod tests {
     use super::*;
 
-    fn reported(words: &[&str]) -> String {
+    fn to_command_line(words: &[&str]) -> String {
         let words = ["/x/polyrpc", "bench"].into_iter().chain(words.iter().copied());
         command_line(words.map(str::to_owned))
     }
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn reported_command_is_quoted_for_a_shell() {
         assert_eq!(
-            reported(&["rpcx://h:1", "Arith/Mul", r#"{"A":7}"#, "it's", ""]),
+            to_command_line(&["rpcx://h:1", "Arith/Mul", r#"{"A":7}"#, "it's", ""]),
             r#"polyrpc bench rpcx://h:1 Arith/Mul '{"A":7}' 'it'\''s' ''"#
         );
     }
@@ -105,7 +105,7 @@ mod tests {
             (&["-H", "tenant: a", "add"], "-H 'tenant: a' add"),
             (&["rpcx+etcd://me:SECRET@h:1/base"], "'rpcx+etcd://me:***@h:1/base'"),
         ] {
-            assert_eq!(reported(words), format!("polyrpc bench {expected}"), "{words:?}");
+            assert_eq!(to_command_line(words), format!("polyrpc bench {expected}"), "{words:?}");
         }
     }
 }

@@ -11,12 +11,12 @@ use polyrpc_load::{CheckedCondition, Histogram, Lost, Outcome, Pacing, Usage};
 use super::report::{Report, Setting};
 
 /// The document of a run.
-pub(super) fn document(report: &Report<'_>) -> Document {
-    Document::Run(Box::new(run(report)))
+pub(super) fn to_document(report: &Report<'_>) -> Document {
+    Document::Run(Box::new(to_run(report)))
 }
 
 /// The run as data.
-pub(super) fn run(report: &Report<'_>) -> Run {
+pub(super) fn to_run(report: &Report<'_>) -> Run {
     let (setting, outcome) = (&report.setting, report.outcome);
     let counts = &outcome.counts;
     let is_open = matches!(setting.pacing, Pacing::Open { .. });
@@ -194,6 +194,6 @@ fn verdict(outcome: &Outcome) -> Verdict {
     let reason = |text: String| text.trim_start_matches("INVALID: ").trim_start_matches("valid; ").to_owned();
     let judged =
         (outcome.verdict != polyrpc_load::Verdict::Valid).then(|| reason(outcome.verdict.to_string()));
-    let lost = outcome.lost.as_ref().map(super::report::lost);
+    let lost = outcome.lost.as_ref().map(super::report::describe_lost);
     Verdict { outcome: summary, reasons: judged.into_iter().chain(lost).collect() }
 }

@@ -10,7 +10,7 @@ use super::options::LoadOptions;
 use super::output::Output;
 use super::{INVALID, PreparedLoad, interrupt};
 use crate::failure::Failure;
-use crate::terminal::{self, grouped};
+use crate::terminal::{self, format_count};
 
 /// Searches, and prints each trial on standard error.
 pub(super) fn run(
@@ -29,7 +29,7 @@ pub(super) fn run(
         let met = slo.are_met(&outcome);
         let trial = judge(&outcome, met);
         let checked: Vec<_> = slo.check(&outcome).iter().map(ToString::to_string).collect();
-        let rate = grouped(rate.round() as u64);
+        let rate = format_count(rate.round() as u64);
         terminal::print_error(format_args!("  {rate:>12}/s  {}  {}", checked.join(", "), outcome.verdict));
         trials.borrow_mut().push(trial_json(&outcome, &rate, trial));
         Ok::<_, SearchError>(trial)
@@ -37,9 +37,9 @@ pub(super) fn run(
     let limit = match found {
         Ok(limit) => limit,
         Err(SearchError::Failed(failure)) => return Err(failure),
-        Err(SearchError::Interrupted) => return interrupted(prepared, trials.take(), output),
+        Err(SearchError::Interrupted) => return report_interrupt(prepared, trials.take(), output),
     };
-    let text = text(&limit, search.confirmations);
+    let text = format_limit(&limit, search.confirmations);
     output.print(&text, || to_json(&limit, prepared, trials.take()).to_string())?;
     Ok(match (limit.met, limit.generator) {
         (None, Some(_)) => ExitCode::from(INVALID),
@@ -69,7 +69,11 @@ fn measure(plan: &Plan, rate: f64, stop: &Stop) -> Result<Outcome, SearchError> 
 }
 
 /// Reports the trials that were complete: they are a result, though not a confirmed one.
-fn interrupted(prepared: &PreparedLoad, steps: Vec<Value>, output: &Output) -> Result<ExitCode, Failure> {
+fn report_interrupt(
+    prepared: &PreparedLoad,
+    steps: Vec<Value>,
+    output: &Output,
+) -> Result<ExitCode, Failure> {
     let text = format!("interrupted after {} trials: the highest rate is not known", steps.len());
     let value = json!({
         "url": prepared.setting.url,
@@ -93,7 +97,7 @@ fn judge(outcome: &Outcome, met: bool) -> Trial {
     }
 }
 
-fn text(limit: &Limit, confirmations: u32) -> String {
+fn format_limit(limit: &Limit, confirmations: u32) -> String {
     let (low, high) = limit.confirmed;
     let confirmed = format!("({low}/{confirmations} met below, {high}/{confirmations} above)");
     match limit.generator {

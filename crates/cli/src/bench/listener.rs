@@ -23,7 +23,8 @@ fn socket_of(url: &str) -> Result<u64, String> {
     }
     if let Some(path) = url.socket() {
         let path = percent_decoded(path).ok_or_else(no_listener)?;
-        return table("/proc/net/unix").find_map(|line| unix_socket(&line, &path)).ok_or_else(no_listener);
+        let mut lines = read_table("/proc/net/unix");
+        return lines.find_map(|line| parse_unix_socket(&line, &path)).ok_or_else(no_listener);
     }
     let host = url.server();
     let usual = if url.tls { 443 } else { 80 };
@@ -34,8 +35,8 @@ fn socket_of(url: &str) -> Result<u64, String> {
     };
     let over_udp = matches!(url.parameter("transport"), Some("kcp" | "quic"));
     let (tables, state) = if over_udp { (["udp", "udp6"], UNCONNECTED) } else { (["tcp", "tcp6"], LISTEN) };
-    let lines = tables.into_iter().flat_map(|name| table(&format!("/proc/net/{name}")));
-    let mut listening = lines.filter_map(|line| listening_socket(&line, state));
+    let lines = tables.into_iter().flat_map(|name| read_table(&format!("/proc/net/{name}")));
+    let mut listening = lines.filter_map(|line| parse_listening_socket(&line, state));
     listening.find(|(address, _)| leads_to(*address, local)).map(|(_, inode)| inode).ok_or_else(no_listener)
 }
 
@@ -53,24 +54,24 @@ fn leads_to(listening: SocketAddr, called: SocketAddr) -> bool {
     listening.port() == called.port() && (all || listening.ip().to_canonical() == called.ip().to_canonical())
 }
 
-fn table(path: &str) -> impl Iterator<Item = String> + use<> {
+fn read_table(path: &str) -> impl Iterator<Item = String> + use<> {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>().into_iter()
 }
 
 /// The address and inode in a line of `/proc/net/tcp`, `udp` etc., if the socket is in this state.
-fn listening_socket(line: &str, state: &str) -> Option<(SocketAddr, u64)> {
+fn parse_listening_socket(line: &str, state: &str) -> Option<(SocketAddr, u64)> {
     let fields: Vec<_> = line.split_ascii_whitespace().collect();
     if *fields.get(3)? != state {
         return None;
     }
     let (ip, port) = fields.get(1)?.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
-    Some((SocketAddr::new(address(ip)?, port), fields.get(9)?.parse().ok()?))
+    Some((SocketAddr::new(parse_address(ip)?, port), fields.get(9)?.parse().ok()?))
 }
 
 /// The kernel prints the words of an address in native byte order.
-fn address(hex: &str) -> Option<IpAddr> {
+fn parse_address(hex: &str) -> Option<IpAddr> {
     let mut bytes = Vec::with_capacity(16);
     for word in hex.as_bytes().chunks(8) {
         let word = u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()?;
@@ -83,7 +84,7 @@ fn address(hex: &str) -> Option<IpAddr> {
 }
 
 /// The inode in a line of `/proc/net/unix`, if its socket listens at `path`.
-fn unix_socket(line: &str, path: &str) -> Option<u64> {
+fn parse_unix_socket(line: &str, path: &str) -> Option<u64> {
     let fields: Vec<_> = line.split_ascii_whitespace().collect();
     let listens = u32::from_str_radix(fields.get(3)?, 16).ok()? & ACCEPTS != 0;
     (listens && *fields.get(7)? == path).then(|| fields.get(6)?.parse().ok())?
@@ -140,9 +141,15 @@ mod tests {
     #[test]
     fn lines_of_proc_net_are_parsed() {
         let line = "   0: 0100007F:1F42 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 4711 1 0 100 0 0 10 0";
-        assert_eq!(listening_socket(line, LISTEN), Some((SocketAddr::from(([127, 0, 0, 1], 8002)), 4711)));
-        assert_eq!(listening_socket(&line.replace(" 0A ", " 01 "), LISTEN), None);
-        assert_eq!(unix_socket("0: 00000002 00000000 00010000 0001 01 4711 /run/x", "/run/x"), Some(4711));
-        assert_eq!(address("00000000000000000000000001000000"), Some("::1".parse().unwrap()));
+        assert_eq!(
+            parse_listening_socket(line, LISTEN),
+            Some((SocketAddr::from(([127, 0, 0, 1], 8002)), 4711))
+        );
+        assert_eq!(parse_listening_socket(&line.replace(" 0A ", " 01 "), LISTEN), None);
+        assert_eq!(
+            parse_unix_socket("0: 00000002 00000000 00010000 0001 01 4711 /run/x", "/run/x"),
+            Some(4711)
+        );
+        assert_eq!(parse_address("00000000000000000000000001000000"), Some("::1".parse().unwrap()));
     }
 }

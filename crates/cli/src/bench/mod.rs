@@ -151,7 +151,7 @@ struct PreparedLoad {
 impl RunOptions {
     fn run(self) -> Result<ExitCode, Failure> {
         if let (true, Some(option)) =
-            (self.load.find_max, self.files.given().or_else(|| self.baseline.given()))
+            (self.load.find_max, self.files.given_option().or_else(|| self.baseline.given_option()))
         {
             return Err(Failure::new(format!("{option} is for one run; --find-max makes several")));
         }
@@ -216,20 +216,20 @@ impl RunOptions {
         let checked = self.load.require.as_ref().map(|require| require.check(outcome)).unwrap_or_default();
         let mut report = Report::new(prepared.setting, outcome, &prepared.server, checked);
         if let Some(baseline) = baseline {
-            let judged = baseline.judge(&document::run(&report));
+            let judged = baseline.judge(&document::to_run(&report));
             report.checked.extend(judged);
         }
         let unmet = report.checked.iter().any(|checked| !checked.is_met);
-        let document = document::document(&report);
+        let document = document::to_document(&report);
         let printed = output.print(&report.to_string(), || document.to_json());
         // A full disk does not keep the other files from being written.
         let written = files.write(&[(redacted(self.url()), document)]);
         printed.and(written)?;
         if let Some(lost) = &outcome.lost {
-            return Err(Failure::new(report::lost(lost)));
+            return Err(Failure::new(report::describe_lost(lost)));
         }
         if outcome.wrong_replies() > 0 && outcome.verdict.is_valid() {
-            return Err(Failure::new(report::wrong_replies(outcome)));
+            return Err(Failure::new(report::describe_wrong_replies(outcome)));
         }
         Ok(match outcome.verdict.is_valid() {
             false => ExitCode::from(INVALID),
@@ -315,7 +315,7 @@ impl RunOptions {
             format: first.map_or("", |body| body.format.as_str()),
             request_bytes: first.map_or(0, |body| body.bytes.len()),
             reply_bytes,
-            clients: report::clients(plan, self.workers.count()),
+            clients: report::describe_clients(plan, self.workers.count()),
             pacing: plan.pacing.clone(),
             warmup_s: plan.warmup.as_secs_f64(),
             seed: plan.seed,
@@ -344,7 +344,7 @@ impl RunOptions {
             Failure::new("the first call failed, so it has no reply to compare with --expect")
         })?;
         let query_options = self.common.query_options(&self.workload.headers);
-        let got = Translator::new(client, target, &self.message, query_options)?.reply(reply)?;
+        let got = Translator::new(client, target, &self.message, query_options)?.decode_reply(reply)?;
         let value = |text: &str| serde_json::from_str::<serde_json::Value>(text);
         let wanted = value(text).map_err(|error| Failure::new(format!("--expect is not JSON: {error}")))?;
         if value(&got).ok().as_ref() != Some(&wanted) {

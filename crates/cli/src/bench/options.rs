@@ -27,10 +27,10 @@ pub(super) struct LoadOptions {
     #[arg(long, value_enum)]
     arrivals: Option<Intervals>,
     /// Number of concurrent callers of a closed loop [default: one per connection]
-    #[arg(short, long, visible_alias = "concurrency", value_name = "N", value_parser = positive)]
+    #[arg(short, long, visible_alias = "concurrency", value_name = "N", value_parser = parse_positive)]
     pub(super) callers: Option<usize>,
     /// Number of connections that the callers share, with --connection-mode shared
-    #[arg(long, value_name = "N", value_parser = positive, conflicts_with = "blocking")]
+    #[arg(long, value_name = "N", value_parser = parse_positive, conflicts_with = "blocking")]
     pub(super) connections: Option<usize>,
     /// How callers use connections: shared, one each, or a new one for each call
     #[arg(long, value_parser = connection_modes(), default_value = "shared")]
@@ -39,19 +39,19 @@ pub(super) struct LoadOptions {
     #[arg(long)]
     pub(super) blocking: bool,
     /// Number of threads [default: one per connection, at most one per core]
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = parse_positive)]
     threads: Option<usize>,
     /// Maximum number of calls in flight of an open loop; others wait, and their waiting time counts
-    #[arg(long, value_name = "N", value_parser = positive, default_value = "10000")]
+    #[arg(long, value_name = "N", value_parser = parse_positive, default_value = "10000")]
     pub(super) max_in_flight: usize,
     /// How long to measure [default: 5s, or as long as --stages]
-    #[arg(long, value_name = "TIME", value_parser = terminal::duration, allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME", value_parser = terminal::parse_duration, allow_negative_numbers = true)]
     pub(super) duration: Option<Duration>,
     /// Number of calls to measure, however long they take
-    #[arg(short = 'n', long, visible_alias = "total", value_name = "N", value_parser = positive, conflicts_with = "duration")]
+    #[arg(short = 'n', long, visible_alias = "total", value_name = "N", value_parser = parse_positive, conflicts_with = "duration")]
     pub(super) calls: Option<usize>,
     /// Duration of the warm-up before the measurement
-    #[arg(long, value_name = "TIME", value_parser = terminal::duration, allow_negative_numbers = true, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = terminal::parse_duration, allow_negative_numbers = true, default_value = "1s")]
     pub(super) warmup: Duration,
     /// Seed of random intervals, methods and messages
     #[arg(long, value_name = "N", default_value = "1")]
@@ -184,7 +184,7 @@ fn connection_modes() -> impl TypedValueParser<Value = ConnectionMode> {
     })
 }
 
-pub(super) fn positive(text: &str) -> Result<usize, String> {
+pub(super) fn parse_positive(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "want a number above 0".to_owned())
 }
 

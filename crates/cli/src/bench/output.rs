@@ -28,7 +28,7 @@ pub(super) struct FileOptions {
 
 impl FileOptions {
     /// The first option that was given.
-    pub(super) fn given(&self) -> Option<&'static str> {
+    pub(super) fn given_option(&self) -> Option<&'static str> {
         let options = [("--html", &self.html), ("--csv", &self.csv), ("--hdr", &self.hdr)];
         options.into_iter().find_map(|(name, file)| file.as_ref().map(|_| name))
     }
@@ -71,14 +71,14 @@ impl Files {
 
     fn write_csv(&self, documents: &[(String, Document)]) -> Result<(), Failure> {
         match &self.csv {
-            Some(file) => file.replace(&report::csv(only("--csv", documents)?)),
+            Some(file) => file.replace(&report::csv(single_document("--csv", documents)?)),
             None => Ok(()),
         }
     }
 
     fn write_hdr(&self, documents: &[(String, Document)]) -> Result<(), Failure> {
         let Some(file) = &self.hdr else { return Ok(()) };
-        let Document::Run(run) = only("--hdr", documents)? else {
+        let Document::Run(run) = single_document("--hdr", documents)? else {
             return Err(Failure::new("a comparison of two servers keeps no histograms for --hdr"));
         };
         file.replace(&report::hdr_log(run))
@@ -86,7 +86,7 @@ impl Files {
 }
 
 /// The document of a file that holds one.
-fn only<'d>(option: &str, documents: &'d [(String, Document)]) -> Result<&'d Document, Failure> {
+fn single_document<'d>(option: &str, documents: &'d [(String, Document)]) -> Result<&'d Document, Failure> {
     match documents {
         [(_, document)] => Ok(document),
         _ => Err(Failure::new(format!("{option} takes one result"))),

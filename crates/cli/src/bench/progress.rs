@@ -5,7 +5,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use polyrpc_load::{Plan, RunLength, Second};
 
-use crate::terminal::{self, ShortDuration, grouped};
+use crate::terminal::{self, ShortDuration, format_count};
 
 /// A progress bar if standard error is a terminal, or a line for each second.
 pub(super) struct Progress {
@@ -35,7 +35,7 @@ impl Progress {
             terminal::print_error(line(second));
         }
         self.bar.set_position(if self.counts { self.calls } else { second.second + 1 });
-        self.bar.set_message(format!("{} calls, {}", grouped(self.calls), line(second)));
+        self.bar.set_message(format!("{} calls, {}", format_count(self.calls), line(second)));
     }
 
     pub(super) fn finish(&self) {
@@ -48,12 +48,12 @@ fn line(second: &Second) -> String {
     let mut line = format!(
         "{:>4} s  {:>9}/s  p50 {p50:>7}  p90 {p90:>7}  p99 {p99:>7}  max {:>7}  in flight {}",
         second.second + 1,
-        grouped(second.succeeded),
+        format_count(second.succeeded),
         ShortDuration(Duration::from_nanos(second.max)),
-        grouped(second.in_flight),
+        format_count(second.in_flight),
     );
     if second.failed > 0 {
-        line += &format!("  errors {}", grouped(second.failed));
+        line += &format!("  errors {}", format_count(second.failed));
     }
     if second.lag_max > LATE {
         line += &format!("  sent up to {} late", ShortDuration(Duration::from_nanos(second.lag_max)));

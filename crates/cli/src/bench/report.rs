@@ -8,7 +8,7 @@ use polyrpc_load::{CheckedCondition, Histogram, Lost, Outcome, Pacing, Plan, Pro
 
 use super::latency::Latency;
 use super::machine::Machine;
-use crate::terminal::{Painter, ShortDuration, escaped, grouped};
+use crate::terminal::{Painter, ShortDuration, escape, format_count};
 
 /// Description of the measured calls.
 #[derive(Debug)]
@@ -70,52 +70,52 @@ impl<'a> Report<'a> {
 }
 
 /// Describes connections and callers.
-pub(super) fn clients(plan: &Plan, workers: usize) -> String {
-    let by = if workers > 0 { format!(", {}", many(workers, "worker")) } else { String::new() };
+pub(super) fn describe_clients(plan: &Plan, workers: usize) -> String {
+    let by = if workers > 0 { format!(", {}", pluralize(workers, "worker")) } else { String::new() };
     let most = plan.max_in_flight as u64;
     let (callers, blocking) = match plan.pacing {
         Pacing::Closed { callers, blocking } => (callers, blocking),
         Pacing::Open { .. } => {
             let connections = match plan.connection_mode {
-                ConnectionMode::Shared => many(plan.connections, "connection"),
+                ConnectionMode::Shared => pluralize(plan.connections, "connection"),
                 ConnectionMode::Short => "a connection for each call".to_owned(),
                 _ => "a connection for each call in flight".to_owned(),
             };
-            return format!("{connections}, up to {} calls in flight{by}", grouped(most));
+            return format!("{connections}, up to {} calls in flight{by}", format_count(most));
         }
     };
     let connections = match plan.connection_mode {
-        ConnectionMode::Shared => many(plan.connections, "connection"),
+        ConnectionMode::Shared => pluralize(plan.connections, "connection"),
         ConnectionMode::Short => "a connection for each call".to_owned(),
-        _ => many(callers, "connection"),
+        _ => pluralize(callers, "connection"),
     };
-    format!("{connections}, {}", many(callers, if blocking { "blocking caller" } else { "caller" }))
+    format!("{connections}, {}", pluralize(callers, if blocking { "blocking caller" } else { "caller" }))
 }
 
-fn many(count: usize, what: &str) -> String {
-    format!("{} {what}{}", grouped(count as u64), if count == 1 { "" } else { "s" })
+fn pluralize(count: usize, what: &str) -> String {
+    format!("{} {what}{}", format_count(count as u64), if count == 1 { "" } else { "s" })
 }
 
 /// Describes lost connections.
-pub(super) fn lost(lost: &Lost) -> String {
+pub(super) fn describe_lost(lost: &Lost) -> String {
     let Lost { calls, after, reason, for_good } = lost;
     let what = if *for_good { "the server went away" } else { "the server was away for a while" };
-    let calls = format!("{} call{}", grouped(*calls), if *calls == 1 { "" } else { "s" });
+    let calls = format!("{} call{}", format_count(*calls), if *calls == 1 { "" } else { "s" });
     format!("{what}: {calls} had no connection, the first after {}: {reason}", ShortDuration(*after))
 }
 
 /// Describes wrong replies.
-pub(super) fn wrong_replies(outcome: &Outcome) -> String {
+pub(super) fn describe_wrong_replies(outcome: &Outcome) -> String {
     let (wrong, answered) = (outcome.wrong_replies(), outcome.counts.succeeded + outcome.counts.failed);
-    format!("{} of {} calls got another reply than --expect", grouped(wrong), grouped(answered))
+    format!("{} of {} calls got another reply than --expect", format_count(wrong), format_count(answered))
 }
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let paint = Painter::for_stdout();
-        self.title(f, paint)?;
+        self.write_title(f, paint)?;
         writeln!(f)?;
-        self.figures(f, paint)?;
+        self.write_figures(f, paint)?;
         self.draw(f, paint)?;
         self.list_quantiles(f)?;
         self.list_methods(f)?;
@@ -124,7 +124,7 @@ impl fmt::Display for Report<'_> {
 }
 
 impl Report<'_> {
-    fn title(&self, f: &mut fmt::Formatter<'_>, paint: Painter) -> fmt::Result {
+    fn write_title(&self, f: &mut fmt::Formatter<'_>, paint: Painter) -> fmt::Result {
         let setting = &self.setting;
         let sizes = format!("{}, {} B → {} B", setting.format, setting.request_bytes, setting.reply_bytes);
         writeln!(f, "{}", paint.bold(format_args!("{} {}", setting.url, setting.target)))?;
@@ -134,18 +134,18 @@ impl Report<'_> {
         writeln!(f, "{sizes} · {} · {duration} after {warmup}{end}", setting.clients)
     }
 
-    fn figures(&self, f: &mut fmt::Formatter<'_>, paint: Painter) -> fmt::Result {
+    fn write_figures(&self, f: &mut fmt::Formatter<'_>, paint: Painter) -> fmt::Result {
         let (setting, outcome) = (&self.setting, self.outcome);
         let mut line =
             |name: &str, value: String| writeln!(f, "  {}  {value}", paint.dim(format_args!("{name:<8}")));
-        let per_second = grouped(outcome.calls_per_second().round() as u64);
+        let per_second = format_count(outcome.calls_per_second().round() as u64);
         let rate = paint.bold(format_args!("{per_second} calls/s"));
         let planned = match &setting.pacing {
             Pacing::Open { profile, arrivals } => format!(", {arrivals} arrivals at {profile}"),
             Pacing::Closed { .. } => ", a closed loop: no response times of independent callers".to_owned(),
         };
         let calls = outcome.counts.succeeded;
-        let calls = format!("{} call{}", grouped(calls), if calls == 1 { "" } else { "s" });
+        let calls = format!("{} call{}", format_count(calls), if calls == 1 { "" } else { "s" });
         line("rate", format!("{rate}  ({calls}){planned}"))?;
         line("errors", self.error_list(paint))?;
         line("latency", Latency::new(&self.response).to_string())?;
@@ -176,10 +176,10 @@ impl Report<'_> {
             .outcome
             .errors()
             .iter()
-            .map(|(error, count)| format!("{} {error}", grouped(*count)))
+            .map(|(error, count)| format!("{} {error}", format_count(*count)))
             .collect();
         if self.outcome.counts.unanswered > 0 {
-            each.push(format!("{} unanswered", grouped(self.outcome.counts.unanswered)));
+            each.push(format!("{} unanswered", format_count(self.outcome.counts.unanswered)));
         }
         match each.is_empty() {
             true => "none".to_owned(),
@@ -253,8 +253,9 @@ impl Report<'_> {
         writeln!(f)?;
         for (name, method) in self.setting.methods.iter().zip(&self.outcome.methods) {
             let failed: u64 = method.errors.values().sum();
-            let failed = if failed > 0 { format!("  errors {}", grouped(failed)) } else { String::new() };
-            let calls = grouped(method.response.len());
+            let failed =
+                if failed > 0 { format!("  errors {}", format_count(failed)) } else { String::new() };
+            let calls = format_count(method.response.len());
             writeln!(f, "  {name}  {calls} calls  {}{failed}", Latency::new(&method.response))?;
         }
         Ok(())
@@ -269,8 +270,8 @@ impl Report<'_> {
         let all = all.chain(errors.iter().map(|(error, count)| (&error[..], *count)));
         for (n, (status, calls)) in all.enumerate() {
             let reason =
-                self.outcome.reason(status).map(|reason| format!(", for example: {}", escaped(reason)));
-            let line = format!("  [{status}] {}{}", grouped(calls), reason.unwrap_or_default());
+                self.outcome.reason(status).map(|reason| format!(", for example: {}", escape(reason)));
+            let line = format!("  [{status}] {}{}", format_count(calls), reason.unwrap_or_default());
             if n > 0 {
                 writeln!(f)?;
             }

@@ -22,14 +22,14 @@ pub(super) struct BaselineOptions {
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]
     baseline: Option<PathBuf>,
     /// Limits of --baseline, as multiples of its figures
-    #[arg(long, value_name = "CONDITIONS", default_value = "p99<1.1x,rate>0.95x", value_parser = limits, requires = "baseline", help_heading = "Output")]
+    #[arg(long, value_name = "CONDITIONS", default_value = "p99<1.1x,rate>0.95x", value_parser = parse_limits, requires = "baseline", help_heading = "Output")]
     limits: Limits,
 }
 
 #[derive(Debug, Clone)]
 struct Limits(Vec<Threshold>);
 
-fn limits(text: &str) -> Result<Limits, String> {
+fn parse_limits(text: &str) -> Result<Limits, String> {
     Threshold::parse_list(text).map(Limits).map_err(|error| error.to_string())
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Baseline {
 
 impl BaselineOptions {
     /// `--baseline`, if it was given.
-    pub(super) fn given(&self) -> Option<&'static str> {
+    pub(super) fn given_option(&self) -> Option<&'static str> {
         self.baseline.as_ref().map(|_| "--baseline")
     }
 

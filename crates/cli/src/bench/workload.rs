@@ -12,7 +12,7 @@ use polyrpc_load::{CallKind, Method, Order, Records, Template};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::options::positive;
+use super::options::parse_positive;
 use crate::call::{self, CommonOptions, DEFAULT_TIMEOUT, Headers};
 use crate::failure::Failure;
 use crate::message::{self, Translator};
@@ -34,17 +34,17 @@ pub(super) struct WorkloadOptions {
     #[arg(long, value_name = "FILE")]
     feed: Option<String>,
     /// Number of different messages that placeholders without records produce before the load; calls reuse them
-    #[arg(long, value_name = "N", value_parser = positive, default_value = "10000")]
+    #[arg(long, value_name = "N", value_parser = parse_positive, default_value = "10000")]
     variants: usize,
     /// Stream: server (a call ends with the last message), client (--messages to the server), bidi (a call is a message
     /// and its answer on a stream that stays open) [default: as the method's schema declares]
     #[arg(long, value_enum, value_name = "DIRECTION")]
     stream: Option<Direction>,
     /// Number of open streams, with --stream bidi [default: as many as callers; 1 with --rate]
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = parse_positive)]
     pub(super) streams: Option<usize>,
     /// Number of messages of a call, with --stream client
-    #[arg(long, value_name = "N", value_parser = positive, default_value = "10")]
+    #[arg(long, value_name = "N", value_parser = parse_positive, default_value = "10")]
     messages: usize,
     /// Do not wait for replies: a call ends when it is sent
     #[arg(long, conflicts_with = "stream")]
@@ -69,7 +69,7 @@ enum Direction {
 #[serde(deny_unknown_fields)]
 struct Line {
     method: String,
-    #[serde(default = "one")]
+    #[serde(default = "default_weight")]
     weight: u32,
     message: Option<Box<RawValue>>,
     template: Option<String>,
@@ -78,7 +78,7 @@ struct Line {
     oneway: bool,
 }
 
-fn one() -> u32 {
+fn default_weight() -> u32 {
     1
 }
 
@@ -103,14 +103,14 @@ impl WorkloadOptions {
         encoding: Encoding<'_>,
     ) -> Result<Vec<Method>, Failure> {
         if let Some(path) = &self.mix {
-            return self.mixed(path, encoding);
+            return self.read_mix(path, encoding);
         }
         let target = target.ok_or_else(|| Failure::new("name the method to call, or a --mix of methods"))?;
-        let argument = self.argument(target, argument)?;
-        Ok(vec![self.method(target, 1, &argument, (self.stream, self.oneway), encoding)?])
+        let argument = self.read_argument(target, argument)?;
+        Ok(vec![self.build_method(target, 1, &argument, (self.stream, self.oneway), encoding)?])
     }
 
-    fn mixed(&self, path: &Path, encoding: Encoding<'_>) -> Result<Vec<Method>, Failure> {
+    fn read_mix(&self, path: &Path, encoding: Encoding<'_>) -> Result<Vec<Method>, Failure> {
         let text = read(path)?;
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let methods: Vec<_> = lines
@@ -127,8 +127,9 @@ impl WorkloadOptions {
                     }
                 };
                 let shape = (line.stream, line.oneway);
-                let method = self.method(&line.method, line.weight, message.as_bytes(), shape, encoding);
-                method.map_err(|failure| failure.within(place))
+                let method =
+                    self.build_method(&line.method, line.weight, message.as_bytes(), shape, encoding);
+                method.map_err(|failure| failure.with_subject(place))
             })
             .collect::<Result<_, Failure>>()?;
         match methods.is_empty() {
@@ -137,9 +138,9 @@ impl WorkloadOptions {
         }
     }
 
-    fn argument(&self, target: &str, argument: Option<&str>) -> Result<Vec<u8>, Failure> {
+    fn read_argument(&self, target: &str, argument: Option<&str>) -> Result<Vec<u8>, Failure> {
         match self.size {
-            None => call::argument(argument),
+            None => call::read_argument(argument),
             Some(_) if !target.ends_with("EchoService/Echo") => {
                 Err(Failure::new("--size is for example.EchoService/Echo; give another method its message"))
             }
@@ -147,7 +148,7 @@ impl WorkloadOptions {
         }
     }
 
-    fn method(
+    fn build_method(
         &self,
         target: &str,
         weight: u32,
@@ -159,7 +160,7 @@ impl WorkloadOptions {
         let translator = Translator::new(encoding.client, target, encoding.options, query_options)?;
         let shape = self.shape(&translator, stream, oneway);
         check_shape(&translator, target, shape, encoding)?;
-        let (messages, order) = self.requests(&translator, argument, encoding)?;
+        let (messages, order) = self.encode_requests(&translator, argument, encoding)?;
         // The client's own timeout does not cover streams.
         let timeout = match shape {
             CallKind::ServerStream | CallKind::ClientStream { .. } | CallKind::Bidi => {
@@ -202,13 +203,13 @@ impl WorkloadOptions {
     }
 
     /// Encodes every message that the load will send.
-    fn requests(
+    fn encode_requests(
         &self,
         translator: &Translator,
         argument: &[u8],
         encoding: Encoding<'_>,
     ) -> Result<(Vec<Body>, Order), Failure> {
-        let (records, order) = self.records()?;
+        let (records, order) = self.read_records()?;
         let text = std::str::from_utf8(argument).ok().filter(|text| text.contains("{{"));
         let Some(text) = text.filter(|_| translator.format() != polyrpc::Format::Raw) else {
             if records.is_some() {
@@ -216,21 +217,21 @@ impl WorkloadOptions {
                     "--feed fills placeholders such as {{name}}, and the message has none",
                 ));
             }
-            return Ok((vec![translator.request(argument)?], order));
+            return Ok((vec![translator.encode_request(argument)?], order));
         };
         let template: Template = text.parse().map_err(Failure::new)?;
         let variants = encoding.calls.map_or(self.variants, |calls| calls.min(self.variants));
         let messages = polyrpc_load::messages(&template, records.as_ref(), variants, encoding.seed);
         let encode = |(number, message): (usize, &Vec<u8>)| {
-            let encoded = translator.request(message);
-            encoded.map_err(|failure| failure.within(format_args!("message {}", number + 1)))
+            let encoded = translator.encode_request(message);
+            encoded.map_err(|failure| failure.with_subject(format_args!("message {}", number + 1)))
         };
         let messages = messages.map_err(Failure::new)?;
         let bodies = messages.iter().enumerate().map(encode).collect::<Result<_, _>>()?;
         Ok((bodies, order))
     }
 
-    fn records(&self) -> Result<(Option<Records>, Order), Failure> {
+    fn read_records(&self) -> Result<(Option<Records>, Order), Failure> {
         let Some(feed) = &self.feed else { return Ok((None, Order::default())) };
         let (path, order) = match feed.rsplit_once(':') {
             Some((path, order @ ("random" | "sequence"))) => (path, order.parse().map_err(Failure::new)?),

@@ -48,19 +48,19 @@ pub(super) async fn describe(client: &Client, options: &Options) -> Result<Descr
         return Ok(Description::from_files(translator));
     }
     let reflected = match message.needs_types(client, target) && !options.no_reflection {
-        true => described(client, options).await?,
+        true => query_description(client, options).await?,
         false => ReflectionResult::default(),
     };
     if let Some(set) = reflected.set {
         let types = message.types(&SchemaSource::new(&set, "the server's own description")?, target)?;
-        let translator = Translator::described(client, target, message, types);
+        let translator = Translator::with_description(client, target, message, types);
         let is_by_call = client.protocol() == Protocol::Grpc;
         return Ok(Description { translator, is_by_call, failure: None });
     }
     match message.message_types() {
         // The method may not need a description; it reports a message that it cannot use.
         None => {
-            let translator = Translator::undescribed(client, target, message);
+            let translator = Translator::without_description(client, target, message);
             Ok(Description { translator, is_by_call: false, failure: reflected.failure })
         }
         Some((request, _)) => Err(Failure::new(format!("nothing declares the message `{request}`"))
@@ -87,18 +87,18 @@ impl ReflectionResult {
     }
 }
 
-async fn described(client: &Client, options: &Options) -> Result<ReflectionResult, Failure> {
+async fn query_description(client: &Client, options: &Options) -> Result<ReflectionResult, Failure> {
     if client.protocol() != Protocol::Grpc {
-        let Some(other) = options.by_grpc() else { return Ok(ReflectionResult::default()) };
+        let Some(other) = options.grpc_client() else { return Ok(ReflectionResult::default()) };
         // The server may not support gRPC at all.
-        return Ok(match timeout(QUERY_TIMEOUT, reflected(&other, options)).await {
+        return Ok(match timeout(QUERY_TIMEOUT, query_reflection(&other, options)).await {
             Ok(answer) => ReflectionResult::from_answer(answer),
             Err(_) => {
                 ReflectionResult { set: None, failure: Some(format!("no answer within {QUERY_TIMEOUT:?}")) }
             }
         });
     }
-    match reflected(client, options).await {
+    match query_reflection(client, options).await {
         Err(error) if matches!(error.code(), Code::Unavailable | Code::DeadlineExceeded) => {
             Err(hints::call_failure(error.status(), client, options, FailureFacts::default()).await)
         }
@@ -107,9 +107,9 @@ async fn described(client: &Client, options: &Options) -> Result<ReflectionResul
     }
 }
 
-async fn reflected(client: &Client, options: &Options) -> Result<Option<Vec<u8>>, Error> {
+async fn query_reflection(client: &Client, options: &Options) -> Result<Option<Vec<u8>>, Error> {
     let reflection = Reflection::new(client, options.query_options());
-    options.message.reflected(reflection, &options.target).await
+    options.message.query_reflection(reflection, &options.target).await
 }
 
 /// Timeout of queries by another protocol than the user's.

@@ -51,7 +51,7 @@ pub(super) async fn call_failure(
     }
     let is_known = translator.is_some_and(Translator::has_schema);
     if status.code() == Code::Unimplemented && !is_known {
-        let failure = failure.or_hint(suggestion::suggested_target(client, options).await);
+        let failure = failure.or_hint(suggestion::suggest_target(client, options).await);
         return failure.or_hint(missing_schema_hint(status, translator));
     }
     failure.or_hint(missing_schema_hint(status, translator))

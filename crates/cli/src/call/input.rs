@@ -40,7 +40,7 @@ impl Input {
     }
 
     /// The whole input.
-    pub(super) fn whole(mut self) -> Result<Vec<u8>, Failure> {
+    pub(super) fn read_all(mut self) -> Result<Vec<u8>, Failure> {
         let mut bytes = Vec::new();
         match self.from.read_to_end(&mut bytes) {
             Ok(_) => Ok(bytes),
@@ -52,7 +52,7 @@ impl Input {
     /// in between.
     ///
     /// They are read on a separate thread, which is never joined.
-    pub(super) fn values(self) -> mpsc::Receiver<Result<Vec<u8>, Failure>> {
+    pub(super) fn read_values(self) -> mpsc::Receiver<Result<Vec<u8>, Failure>> {
         let (sender, receiver) = mpsc::channel(1);
         thread::spawn(move || {
             for value in Deserializer::from_reader(self.from).into_iter::<Box<RawValue>>() {

@@ -29,7 +29,7 @@ use self::report::{Ending, ReceivedMessages, Report};
 use crate::failure::Failure;
 use crate::kcp::Kcp;
 use crate::message::{self, readable};
-use crate::reflection::by_grpc;
+use crate::reflection::grpc_url;
 use crate::terminal;
 use crate::tls::ClientTlsOptions;
 use crate::url::{self, Url};
@@ -91,7 +91,7 @@ pub(crate) struct CommonOptions {
     auth: Option<String>,
     /// Timeout of a call: seconds, or with a unit as in 500ms, 2s or 1m [default: 10s; `polyrpc call` waits for a streaming
     /// method without end]
-    #[arg(long, value_name = "TIME", value_parser = terminal::duration, allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME", value_parser = terminal::parse_duration, allow_negative_numbers = true)]
     timeout: Option<Duration>,
     #[command(flatten)]
     several: MultiServerOptions,
@@ -105,7 +105,7 @@ pub(crate) struct CommonOptions {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Headers {
     /// Metadata, a user field or a header, as 'key: value' or key=value; may be repeated
-    #[arg(short = 'H', long = "header", value_name = "KEY: VALUE", value_parser = header)]
+    #[arg(short = 'H', long = "header", value_name = "KEY: VALUE", value_parser = parse_header)]
     headers: Vec<(String, String)>,
 }
 
@@ -135,7 +135,7 @@ impl CommonOptions {
     /// Another option that is given.
     pub(crate) fn for_workers(&self) -> Result<(Option<String>, Duration), &'static str> {
         let Self { auth, timeout, several, trust, kcp } = self;
-        match several.given().or_else(|| trust.given()).or_else(|| kcp.given()) {
+        match several.given_option().or_else(|| trust.given_option()).or_else(|| kcp.given_option()) {
             Some(option) => Err(option),
             None => Ok((auth.clone(), timeout.unwrap_or(DEFAULT_TIMEOUT))),
         }
@@ -162,7 +162,7 @@ impl CommonOptions {
     /// Rejects options that have no effect on calls by this URL.
     fn check_url(&self, url: &str) -> Result<(), Failure> {
         let Some(url) = Url::parse(url).filter(|url| url.registry.is_none()) else { return Ok(()) };
-        if let Some(option) = self.several.choosing() {
+        if let Some(option) = self.several.choice_option() {
             return Err(Failure::new(format!(
                 "{option} chooses among several servers, and this URL names one"
             ))
@@ -174,7 +174,7 @@ impl CommonOptions {
         if url.socket().is_none() {
             check_server(&url)?;
         }
-        if let Some(option) = self.kcp.given().filter(|_| url.parameter("transport") != Some("kcp")) {
+        if let Some(option) = self.kcp.given_option().filter(|_| url.parameter("transport") != Some("kcp")) {
             return Err(Failure::new(format!(
                 "{option} is for calls over KCP, and this URL does not name KCP"
             ))
@@ -268,20 +268,20 @@ async fn call(client: &Client, options: &Options, mut report: Report) -> Result<
     let description = description::describe(client, options).await?;
     let translator = &description.translator;
     report.forget_answers();
-    if translator.has_side_effects() && options.gets() {
+    if translator.has_side_effects() && options.is_get() {
         return Err(Failure::new(format!("{} is not declared free of side effects", options.target))
             .with_hint("leave out http_method=get"));
     }
     if !translator.stream_type().is_unary() {
         return stream::call(client, options, &description, report).await;
     }
-    let request = translator.request(&argument(options.argument())?).map_err(|failure| {
+    let request = translator.encode_request(&read_argument(options.argument())?).map_err(|failure| {
         let has_several = failure.text().contains("trailing characters");
         failure.or_hint(has_several.then(|| format!("{} takes one message", options.target)))
     })?;
     let (call_options, size) = (options.call_options(client)?, request.bytes.len());
     let target = translator.target(&options.target);
-    report.sending(target, Some(&request), &call_options.metadata);
+    report.on_start(target, Some(&request), &call_options.metadata);
     let response = match client.call_raw(target, request, call_options).await {
         Ok(response) => response,
         Err(error) if report.is_unsent(error.status()) => {
@@ -289,18 +289,18 @@ async fn call(client: &Client, options: &Options, mut report: Report) -> Result<
             return Err(Failure::from(error).or_hint(hint));
         }
         Err(error) => {
-            report.failed(error.status());
+            report.on_failure(error.status());
             let has_answered = report.has_answered() || description.is_by_call;
             let known = FailureFacts { translator: Some(translator), has_answered, request: size };
             return Err(hints::call_failure(error.status(), client, options, known).await);
         }
     };
     if options.oneway {
-        report.sent();
+        report.on_oneway_sent();
         return Ok(());
     }
     let client::Response { message, metadata, trailers, attachment, .. } = &response;
-    report.ended_well(&Ending {
+    report.on_success(&Ending {
         received: ReceivedMessages {
             messages: 1,
             bytes: message.bytes.len(),
@@ -319,8 +319,8 @@ async fn call(client: &Client, options: &Options, mut report: Report) -> Result<
         terminal::write(&message.bytes)?;
         return Ok(());
     }
-    terminal::print(&translator.reply(message)?)?;
-    let undeclared = translator.undeclared(message);
+    terminal::print(&translator.decode_reply(message)?)?;
+    let undeclared = translator.undeclared_fields(message);
     if !undeclared.is_empty() && !options.json {
         terminal::print_error(format_args!(
             "hint: the reply has fields that the description lacks, which are not shown: {}",
@@ -334,11 +334,11 @@ async fn call(client: &Client, options: &Options, mut report: Report) -> Result<
 }
 
 /// The message that the command line contains or refers to.
-pub(crate) fn argument(argument: Option<&str>) -> Result<Vec<u8>, Failure> {
-    Input::parse(argument)?.whole()
+pub(crate) fn read_argument(argument: Option<&str>) -> Result<Vec<u8>, Failure> {
+    Input::parse(argument)?.read_all()
 }
 
-fn file(path: &Path) -> Result<Vec<u8>, Failure> {
+fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|error| Failure::system(format!("read {}", path.display()), &error))
 }
 
@@ -354,13 +354,13 @@ impl Options {
     }
 
     /// Whether the call is an HTTP GET (Connect).
-    fn gets(&self) -> bool {
+    fn is_get(&self) -> bool {
         Url::parse(&self.url).is_some_and(|url| url.parameter("http_method") == Some("get"))
     }
 
     /// A gRPC client of the same server.
-    fn by_grpc(&self) -> Option<Client> {
-        self.common.client(&by_grpc(&self.url)?).ok()?.build().ok()
+    fn grpc_client(&self) -> Option<Client> {
+        self.common.client(&grpc_url(&self.url)?).ok()?.build().ok()
     }
 
     /// Metadata of queries for the server's description.
@@ -382,7 +382,7 @@ impl Options {
             )));
         }
         let attachment = match &self.attachment {
-            Some(path) => file(path)?.into(),
+            Some(path) => read_file(path)?.into(),
             None => Bytes::new(),
         };
         let mut metadata = self.headers.metadata();
@@ -416,7 +416,7 @@ fn print_push(push: &Push) {
 }
 
 /// `key: value`, as in curl and grpcurl, or `key=value`: the first separator wins.
-fn header(text: &str) -> Result<(String, String), String> {
+fn parse_header(text: &str) -> Result<(String, String), String> {
     match text.find([':', '=']).map(|at| text.split_at(at)) {
         Some((key, value)) if !key.trim().is_empty() => {
             let value = match value.strip_prefix(':') {
@@ -434,7 +434,7 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Text below the options.
 fn after_help() -> String {
-    format!("{EXAMPLES}\n\n{}\n\n{EXIT_CODES}", url::parameters())
+    format!("{EXAMPLES}\n\n{}\n\n{EXIT_CODES}", url::parameters_help())
 }
 
 const EXAMPLES: &str = r#"Examples:
@@ -483,10 +483,10 @@ mod tests {
             ("k:", "k", ""),
             ("k= v", "k", " v"),
         ] {
-            assert_eq!(header(text), Ok((key.to_owned(), value.to_owned())), "{text}");
+            assert_eq!(parse_header(text), Ok((key.to_owned(), value.to_owned())), "{text}");
         }
         for wrong in ["", "k", ": v", "=v", " : v"] {
-            assert!(header(wrong).is_err(), "{wrong}");
+            assert!(parse_header(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -40,7 +40,7 @@ enum Mode {
 
 impl MultiServerOptions {
     /// The first option that is given.
-    pub(super) fn given(&self) -> Option<&'static str> {
+    pub(super) fn given_option(&self) -> Option<&'static str> {
         let Self { balance, fail_mode, retries, idempotent, group } = self;
         let options = [
             (balance.is_some(), "--balance"),
@@ -53,7 +53,7 @@ impl MultiServerOptions {
     }
 
     /// The first option that is given and needs several servers to choose from.
-    pub(super) fn choosing(&self) -> Option<&'static str> {
+    pub(super) fn choice_option(&self) -> Option<&'static str> {
         let options = [(self.balance.is_some(), "--balance"), (self.group.is_some(), "--group")];
         options.into_iter().find(|(is_given, _)| *is_given).map(|(_, option)| option)
     }

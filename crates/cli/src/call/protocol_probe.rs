@@ -44,7 +44,7 @@ pub(crate) async fn hint(url: &str, options: &CommonOptions, trace: &Trace) -> O
         return None;
     }
     let spoken = spoken.first()?;
-    Some(format!("this looks like {}: try {}", describe(spoken), spoken.quoted()))
+    Some(format!("this looks like {}: try {}", describe(spoken), spoken.quote()))
 }
 
 /// Name of a URL's protocol in a sentence.

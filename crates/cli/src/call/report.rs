@@ -82,7 +82,7 @@ impl Report {
     }
 
     /// A call starts. The messages of a stream are not known yet.
-    pub(super) fn sending(&mut self, target: &str, request: Option<&Body>, metadata: &Metadata) {
+    pub(super) fn on_start(&mut self, target: &str, request: Option<&Body>, metadata: &Metadata) {
         self.begun = Instant::now();
         if self.shown != Some(Style::Words) {
             return;
@@ -99,7 +99,7 @@ impl Report {
         }
     }
 
-    pub(super) fn ended_well(&self, ending: &Ending<'_>) {
+    pub(super) fn on_success(&self, ending: &Ending<'_>) {
         let ReceivedMessages { messages, bytes, format } = ending.received;
         match self.shown {
             None => self.mention(ending.attachment),
@@ -144,7 +144,7 @@ impl Report {
         }
     }
 
-    pub(super) fn failed(&self, status: &Status) {
+    pub(super) fn on_failure(&self, status: &Status) {
         let (headers, trailers) = (status.headers(), status.trailers());
         let number = failure::number(status.code());
         match self.shown {
@@ -161,7 +161,7 @@ impl Report {
     }
 
     /// A oneway call was sent.
-    pub(super) fn sent(&self) {
+    pub(super) fn on_oneway_sent(&self) {
         let nothing = Metadata::new();
         match self.shown {
             None => {}

@@ -14,7 +14,7 @@ use super::description::Description;
 use super::hints::{self, FailureFacts};
 use super::input::Input;
 use super::report::{Ending, ReceivedMessages, Report};
-use super::{Options, argument};
+use super::{Options, read_argument};
 use crate::failure::Failure;
 use crate::message::Translator;
 use crate::terminal;
@@ -68,18 +68,18 @@ pub(super) async fn call(
     let target = translator.target(&options.target);
     let call_options =
         client::CallOptions { timeout: options.common.timeout, ..options.call_options(client)? };
-    report.sending(target, None, &call_options.metadata);
+    report.on_start(target, None, &call_options.metadata);
     let streaming = Streaming { client, options, translator, report, has_answered: Cell::new(*is_by_call) };
     if client.protocol().descriptor().capabilities.streams == Streams::Attached
         && !translator.stream_type().client_streaming
     {
         // The only message is sent with the call, which is answered before the stream continues.
-        let message = translator.request(&argument(options.argument())?)?;
+        let message = translator.encode_request(&read_argument(options.argument())?)?;
         let called = async {
             let opened = client.open_stream_raw(target, message, call_options, StreamOptions::default());
             streaming.receive(opened.await?.1.split().1).await
         };
-        return streaming.ended(streaming.in_time(called).await).await;
+        return streaming.report_end(streaming.limit_time(called).await).await;
     }
     let called = async {
         let (sender, receiver) = client.open_raw(target, call_options, translator.format()).await?.split();
@@ -90,10 +90,10 @@ pub(super) async fn call(
     };
     // Other streams have the deadline of their call.
     let ended = match client.protocol().descriptor().capabilities.streams {
-        Streams::Attached => streaming.in_time(called).await,
+        Streams::Attached => streaming.limit_time(called).await,
         _ => called.await,
     };
-    streaming.ended(ended).await
+    streaming.report_end(ended).await
 }
 
 /// Sends every message. Ready only if one of them is invalid: then the call is given up.
@@ -110,7 +110,7 @@ async fn send(sender: RawSender, options: &Options, translator: &Translator) -> 
 }
 
 async fn send_one(mut sender: RawSender, options: &Options, translator: &Translator) -> Result<(), Failure> {
-    let message = translator.request(&argument(options.argument())?)?;
+    let message = translator.encode_request(&read_argument(options.argument())?)?;
     if sender.send(message.bytes).await.is_ok() {
         let _ = sender.finish().await;
     }
@@ -118,12 +118,12 @@ async fn send_one(mut sender: RawSender, options: &Options, translator: &Transla
 }
 
 async fn send_all(mut sender: RawSender, options: &Options, translator: &Translator) -> Result<(), Failure> {
-    let mut values = Input::parse(options.argument())?.values();
+    let mut values = Input::parse(options.argument())?.read_values();
     let mut count = 0;
     while let Some(value) = values.recv().await {
         count += 1;
-        let message = value.and_then(|value| translator.request(&value));
-        let message = message.map_err(|failure| failure.within(format_args!("message {count}")))?;
+        let message = value.and_then(|value| translator.encode_request(&value));
+        let message = message.map_err(|failure| failure.with_subject(format_args!("message {count}")))?;
         if sender.send(message.bytes).await.is_err() {
             return Ok(());
         }
@@ -134,7 +134,7 @@ async fn send_all(mut sender: RawSender, options: &Options, translator: &Transla
 
 impl Streaming<'_> {
     /// Limits a call whose stream continues after its reply, which ends the deadline of the call itself.
-    async fn in_time(
+    async fn limit_time(
         &self,
         called: impl Future<Output = Result<(), StreamFailure>>,
     ) -> Result<(), StreamFailure> {
@@ -155,30 +155,30 @@ impl Streaming<'_> {
                     self.has_answered.set(true);
                     received.messages += 1;
                     received.bytes += message.bytes.len();
-                    if !terminal::print(&self.translator.reply(&message)?)? {
+                    if !terminal::print(&self.translator.decode_reply(&message)?)? {
                         return Ok(());
                     }
                 }
                 None => {
-                    self.ended_well(received, &headers, receiver.trailers());
+                    self.report_success(received, &headers, receiver.trailers());
                     return Ok(());
                 }
             }
         }
     }
 
-    fn ended_well(&self, received: ReceivedMessages, headers: &Metadata, trailers: &Metadata) {
-        self.report.ended_well(&Ending { received, headers, trailers, attachment: &Bytes::new() });
+    fn report_success(&self, received: ReceivedMessages, headers: &Metadata, trailers: &Metadata) {
+        self.report.on_success(&Ending { received, headers, trailers, attachment: &Bytes::new() });
     }
 
     /// Reports a failed call, with a hint.
-    async fn ended(&self, ended: Result<(), StreamFailure>) -> Result<(), Failure> {
+    async fn report_end(&self, ended: Result<(), StreamFailure>) -> Result<(), Failure> {
         let status = match ended {
             Ok(()) => return Ok(()),
             Err(StreamFailure::Message(failure)) => return Err(failure),
             Err(StreamFailure::Call(status)) => status,
         };
-        self.report.failed(&status);
+        self.report.on_failure(&status);
         let known = FailureFacts {
             translator: Some(self.translator),
             has_answered: self.has_answered.get(),

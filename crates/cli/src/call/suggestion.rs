@@ -12,10 +12,10 @@ use crate::message::{service_hint, split};
 use crate::reflection::{Reflection, rpcx};
 
 /// Suggestion for a method that the server does not have.
-pub(super) async fn suggested_target(client: &Client, options: &Options) -> Option<String> {
-    let services = timeout(QUERY_TIMEOUT, services_of(client, options)).await.ok()??;
+pub(super) async fn suggest_target(client: &Client, options: &Options) -> Option<String> {
+    let services = timeout(QUERY_TIMEOUT, query_services(client, options)).await.ok()??;
     let Some((service, method)) = split(&options.target) else {
-        return with_service(&options.target, client.protocol(), &services);
+        return suggest_service(&options.target, client.protocol(), &services);
     };
     // rpcx's reflection omits packages.
     let last = service.rsplit('.').next();
@@ -34,7 +34,7 @@ pub(super) async fn suggested_target(client: &Client, options: &Options) -> Opti
 }
 
 /// Suggestion for a name without a service: methods of that name. gRPC has no functions.
-fn with_service(name: &str, protocol: Protocol, services: &[(String, Vec<String>)]) -> Option<String> {
+fn suggest_service(name: &str, protocol: Protocol, services: &[(String, Vec<String>)]) -> Option<String> {
     let with_method = services.iter().filter(|(_, methods)| methods.iter().any(|method| method == name));
     let targets: Vec<_> = with_method.map(|(service, _)| format!("`{service}/{name}`")).collect();
     match targets.as_slice() {
@@ -48,14 +48,14 @@ fn with_service(name: &str, protocol: Protocol, services: &[(String, Vec<String>
 }
 
 /// The services of a server with the names of their methods, if it lists them.
-async fn services_of(client: &Client, options: &Options) -> Option<Vec<(String, Vec<String>)>> {
+async fn query_services(client: &Client, options: &Options) -> Option<Vec<(String, Vec<String>)>> {
     if client.protocol() == Protocol::Rpcx {
         let program = rpcx::Program::query(client, None, options.query_options()).await.ok()?;
         let names = |methods: Vec<rpcx::Method>| methods.into_iter().map(|method| method.name).collect();
         let services = program.services.into_iter();
         return Some(services.map(|service| (service.name, names(service.methods))).collect());
     }
-    let other = if client.protocol() == Protocol::Grpc { client.clone() } else { options.by_grpc()? };
+    let other = if client.protocol() == Protocol::Grpc { client.clone() } else { options.grpc_client()? };
     let mut reflection = Reflection::new(&other, options.query_options());
     let mut services = Vec::new();
     for service in reflection.services().await.ok()? {

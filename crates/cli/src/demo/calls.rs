@@ -31,23 +31,23 @@ pub(super) enum Outcome {
 impl Call {
     /// Makes the call, then some more to measure its latency.
     pub(super) async fn make(&self, address: &Address) -> Outcome {
-        match self.try_to(address).await {
+        match self.try_make(address).await {
             Ok(outcome) => outcome,
             Err(failure) => Outcome::Failed(failure),
         }
     }
 
-    async fn try_to(&self, address: &Address) -> Result<Outcome, Failure> {
+    async fn try_make(&self, address: &Address) -> Result<Outcome, Failure> {
         let client = Client::new(&Url::from_server(self.scheme, address).to_string())?;
-        let translator = Translator::built_in(&client, self.target, &Options::with_format(self.format))?;
-        let request = translator.request(self.request.as_bytes())?;
+        let translator = Translator::from_built_in(&client, self.target, &Options::with_format(self.format))?;
+        let request = translator.encode_request(self.request.as_bytes())?;
         let options = client::CallOptions {
             metadata: self.headers.iter().copied().collect(),
             ..client::CallOptions::default()
         };
         let target = translator.target(self.target);
         let once = || exchange(&client, target, &request, &options);
-        let reply = translator.reply(&once().await?)?;
+        let reply = translator.decode_reply(&once().await?)?;
         let value = |json: &str| serde_json::from_str::<Value>(json).ok();
         let shown = value(&reply).map_or(reply, |value| value.to_string());
         if value(&shown) != value(self.reply) {

@@ -57,7 +57,7 @@ err := arith.Call(context.Background(), "Mul", &struct{{ A, B int }}{{7, 8}}, &r
 }
 
 fn ours(address: &Address) -> String {
-    let url = |scheme| Url::from_server(scheme, address).quoted();
+    let url = |scheme| Url::from_server(scheme, address).quote();
     let call = |scheme, rest| format!("polyrpc call {} {rest}", url(scheme));
     let bench = format!("polyrpc bench {} example.EchoService/Echo --size 1024", url("baidu-std"));
     [

@@ -81,7 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let source = Source::new(&options.url, &options.include);
     let printed = source.read(options).and_then(|described| {
         // Comments of a server may contain anything.
-        terminal::print(&terminal::escaped(&options.document(&described)?))
+        terminal::print(&terminal::escape(&options.document(&described)?))
     });
     Ok(printed.map_or_else(|failure| terminal::report(&failure, false), |_| ExitCode::SUCCESS))
 }
@@ -96,7 +96,7 @@ impl Options {
                 if self.name.as_ref().is_some_and(|name| name.trim_start_matches(['.', '/']).contains('/')) {
                     self.methods(described)?;
                 }
-                proto_file::print(source, self.name.as_deref())
+                proto_file::format_files(source, self.name.as_deref())
             }
             (_, DescriptionSource::Fbs(_)) => Err(Failure::new("a .fbs has no .proto")
                 .with_hint("print --json-schema or --openapi, or read the file itself")),
@@ -113,17 +113,17 @@ impl Options {
         if let Some(url) = http_url(&self.url) {
             openapi = openapi.server(url);
         }
-        pretty(&openapi.document(&methods).map_err(Failure::new)?)
+        format_json(&openapi.document(&methods).map_err(Failure::new)?)
     }
 
     fn json_schema(&self, described: &DescriptionSource) -> Result<String, Failure> {
         let dialect = self.dialect.unwrap_or(Dialect::Proto3).into();
         let document = match (described, self.name.as_deref()) {
             (DescriptionSource::Proto(source), Some(name))
-                if source.pool().message(dotless(name)).is_some() =>
+                if source.pool().message(trim_dots(name)).is_some() =>
             {
                 let files = ProtoFiles::new(source.pool().clone());
-                source.pool().message(dotless(name)).map(|message| files.message_schema(message, dialect))
+                source.pool().message(trim_dots(name)).map(|message| files.message_schema(message, dialect))
             }
             _ => None,
         };
@@ -131,7 +131,7 @@ impl Options {
             Some(document) => document,
             None => json_schema(&self.methods(described)?, dialect),
         };
-        pretty(&document.map_err(Failure::new)?)
+        format_json(&document.map_err(Failure::new)?)
     }
 
     /// The methods with the wanted names. Without a name those of the framework itself are left out.
@@ -178,7 +178,7 @@ fn services(methods: &[Method]) -> Vec<String> {
     names
 }
 
-fn dotless(name: &str) -> &str {
+fn trim_dots(name: &str) -> &str {
     name.trim_start_matches('.')
 }
 
@@ -190,7 +190,7 @@ fn http_url(text: &str) -> Option<String> {
     (!address.is_empty()).then(|| format!("{scheme}://{address}"))
 }
 
-fn pretty(document: &Value) -> Result<String, Failure> {
+fn format_json(document: &Value) -> Result<String, Failure> {
     serde_json::to_string_pretty(document)
         .map_err(|error| Failure::new(format!("the document cannot be written: {error}")))
 }

@@ -13,7 +13,7 @@ use super::Options;
 use crate::call::protocol_probe;
 use crate::failure::Failure;
 use crate::message::SchemaSource;
-use crate::reflection::{Reflection, Trace, by_grpc};
+use crate::reflection::{Reflection, Trace, grpc_url};
 use crate::terminal;
 
 /// Where a description comes from.
@@ -96,7 +96,7 @@ async fn query_reflection(client: &Client, url: &str, options: &Options) -> Resu
         let text = format!("{what}, and the server has no gRPC reflection");
         Failure::new(text).with_hint("name a .proto instead of the server")
     };
-    let other_url = by_grpc(url).ok_or_else(refused)?;
+    let other_url = grpc_url(url).ok_or_else(refused)?;
     let other = options.common.client(&other_url)?.build()?;
     match timeout(QUERY_TIMEOUT, query(&other, options, trace.with_url(&other_url))).await {
         Ok(Ok(set)) => Ok(set),

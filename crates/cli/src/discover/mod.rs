@@ -29,7 +29,7 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
     /// Timeout of the first response
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = terminal::duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = terminal::parse_duration)]
     timeout: Duration,
 }
 
@@ -44,18 +44,18 @@ fn find(options: &Options) -> Result<ExitCode, Failure> {
         let mut sets = discover.watch();
         match options.watch {
             true => watch(&mut sets, options).await,
-            false => once(&mut sets, options).await,
+            false => show_once(&mut sets, options).await,
         }
     })?
 }
 
-async fn once(sets: &mut InstanceStream, options: &Options) -> Result<ExitCode, Failure> {
+async fn show_once(sets: &mut InstanceStream, options: &Options) -> Result<ExitCode, Failure> {
     let first = timeout(options.timeout, sets.next()).await;
     let late = || Status::deadline_exceeded("the registry did not answer in time");
     let first = first.map_err(|_| Failure::from_status(&late(), &options.url))?;
     let instances = first.ok_or_else(|| Failure::new(format!("{} lists nothing", options.url)))?;
     let instances = instances.map_err(|error| Failure::from_status(error.status(), &options.url))?;
-    terminal::print(&text(&instances, options.json))?;
+    terminal::print(&format_instances(&instances, options.json))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -79,7 +79,7 @@ async fn watch(sets: &mut InstanceStream, options: &Options) -> Result<ExitCode,
         let now = KnownInstance::new(&instances);
         let text = match known.replace(now.clone()) {
             Some(before) if !options.json => table::changes(&before, &now, Painter::for_stdout()),
-            _ => text(&instances, options.json),
+            _ => format_instances(&instances, options.json),
         };
         if !text.is_empty() && !terminal::print(&text)? {
             return Ok(ExitCode::SUCCESS);
@@ -87,7 +87,7 @@ async fn watch(sets: &mut InstanceStream, options: &Options) -> Result<ExitCode,
     }
 }
 
-fn text(instances: &[Instance], json: bool) -> String {
+fn format_instances(instances: &[Instance], json: bool) -> String {
     if json { table::json(instances).to_string() } else { table::table(instances, Painter::for_stdout()) }
 }
 

@@ -32,9 +32,9 @@ fn row(instance: &Instance) -> [String; 5] {
     let attributes = &instance.attributes;
     let mut more = attributes.clone();
     ["weight", "state", "group"].iter().for_each(|name| more.remove(name));
-    let groups: Vec<_> = attributes.groups().map(harmless).collect();
+    let groups: Vec<_> = attributes.groups().map(replace_controls).collect();
     [
-        harmless(&instance.to_string()),
+        replace_controls(&instance.to_string()),
         attributes.weight().to_string(),
         state(attributes),
         groups.join(","),
@@ -43,11 +43,11 @@ fn row(instance: &Instance) -> [String; 5] {
 }
 
 fn state(attributes: &Attributes) -> String {
-    harmless(attributes.value("state").unwrap_or("active"))
+    replace_controls(attributes.value("state").unwrap_or("active"))
 }
 
-/// Escapes control characters: the content of a registry is not trusted.
-fn harmless(text: &str) -> String {
+/// Replaces control characters: the content of a registry is not trusted.
+fn replace_controls(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
@@ -77,7 +77,8 @@ pub(super) struct KnownInstance(BTreeMap<String, String>);
 
 impl KnownInstance {
     pub(super) fn new(instances: &[Instance]) -> Self {
-        let attributes = instances.iter().map(|one| (harmless(&one.to_string()), one.attributes.to_string()));
+        let attributes =
+            instances.iter().map(|one| (replace_controls(&one.to_string()), one.attributes.to_string()));
         Self(attributes.collect())
     }
 }

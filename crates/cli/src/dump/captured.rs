@@ -171,7 +171,7 @@ mod tests {
     use polyrpc::payload::compress::compress;
     use polyrpc_record::call::Outcome;
 
-    fn captured(budget: &Rc<Budget>, request: &[u8], response: &[u8], events: &[&[u8]]) -> CapturedCall {
+    fn captured_call(budget: &Rc<Budget>, request: &[u8], response: &[u8], events: &[&[u8]]) -> CapturedCall {
         let zipped = |bytes: &[u8]| Bytes::from(compress(Compression::Gzip, bytes).unwrap());
         let message = |bytes| Some(Message::new(Format::Protobuf, zipped(bytes)));
         let event = |bytes: &&[u8]| StreamEvent { message: zipped(bytes), ..StreamEvent::default() };
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn messages_are_decompressed_when_the_call_is_shown() {
         let budget = Budget::new(0);
-        let call = captured(&budget, b"question", b"answer", &[b"event"]).into_call();
+        let call = captured_call(&budget, b"question", b"answer", &[b"event"]).into_call();
         assert_eq!(call.request.unwrap().body, "question");
         assert_eq!(call.outcome.unwrap().response.unwrap().body, "answer");
         assert_eq!(call.events[0].message, "event");
@@ -203,7 +203,7 @@ mod tests {
     fn call_has_a_bound_after_decompression() {
         let budget = Budget::new(0);
         let large = vec![0; MAX_UNPACKED / 2 + 1];
-        let mut damaged = captured(&budget, &large, &large, &[&large, b"event"]);
+        let mut damaged = captured_call(&budget, &large, &large, &[&large, b"event"]);
         damaged.call.events[1].message = Bytes::from_static(b"no gzip");
         let call = damaged.into_call();
         assert_eq!(call.request.unwrap().body.len(), large.len());

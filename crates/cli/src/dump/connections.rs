@@ -81,7 +81,7 @@ impl Connections {
     pub(super) fn push(&mut self, segment: &Segment<'_>, at: u64) -> Vec<CapturedCall> {
         let mut ends = [segment.from, segment.to];
         ends.sort();
-        let (syn, ack) = (segment.flags.syn(), segment.flags.ack());
+        let (syn, ack) = (segment.flags.has_syn(), segment.flags.has_ack());
         if syn && !ack && self.open.get(&ends).is_some_and(|known| !known.is_opened_by(segment)) {
             // The ports are used again.
             let mut calls = self.close(&ends);
@@ -90,7 +90,7 @@ impl Connections {
         }
         let mut calls = Vec::new();
         if !self.open.contains_key(&ends) {
-            if segment.flags.rst() || (segment.content.is_empty() && !syn) {
+            if segment.flags.has_rst() || (segment.content.is_empty() && !syn) {
                 return Vec::new();
             }
             if self.open.len() >= self.most {
@@ -108,8 +108,8 @@ impl Connections {
         if let Some(problem) = problem {
             *self.unread.entry(problem).or_default() += 1;
         }
-        calls.extend(connection.labelled(ended));
-        if segment.flags.rst() || connection.requests.has_ended && connection.responses.has_ended {
+        calls.extend(connection.label(ended));
+        if segment.flags.has_rst() || connection.requests.has_ended && connection.responses.has_ended {
             calls.extend(self.close(&ends));
         }
         calls
@@ -169,20 +169,20 @@ impl Connections {
         }
         let calls = match &mut connection.reading {
             Reading::By(observer) => {
-                let mut calls = observer.ended();
-                calls.extend(observer.unfinished());
+                let mut calls = observer.take_ended();
+                calls.extend(observer.take_unfinished());
                 calls
             }
             _ => Vec::new(),
         };
-        connection.labelled(calls)
+        connection.label(calls)
     }
 }
 
 impl Connection {
     fn new(segment: &Segment<'_>, number: u64) -> Self {
         let (from, to) = (segment.from, segment.to);
-        let is_from_client = match (segment.flags.syn(), segment.flags.ack()) {
+        let is_from_client = match (segment.flags.has_syn(), segment.flags.has_ack()) {
             (true, is_answer) => !is_answer,
             // It began before the capture: servers have the lower ports.
             (false, _) => from.port() > to.port(),
@@ -216,32 +216,32 @@ impl Connection {
     ) -> (Vec<CapturedCall>, Option<String>) {
         let is_request = segment.from == self.client;
         let direction = if is_request { &mut self.requests } else { &mut self.responses };
-        if segment.flags.syn() {
+        if segment.flags.has_syn() {
             direction.stream.open(segment.sequence);
             return (Vec::new(), None);
         }
         if matches!(self.reading, Reading::Ended) {
-            direction.has_ended |= segment.flags.fin();
+            direction.has_ended |= segment.flags.has_fin();
             return (Vec::new(), None);
         }
         let next = direction.stream.push(segment.sequence, segment.content);
-        direction.has_ended |= segment.flags.fin();
+        direction.has_ended |= segment.flags.has_fin();
         let mut calls = Vec::new();
         for next in next {
             let read = match next {
                 Next::Gap => Err(MISSING.to_owned()),
-                Next::Bytes(bytes) if is_request => self.requests(&bytes, at, budget, &mut calls),
-                Next::Bytes(bytes) => self.responses(&bytes, at, &mut calls),
+                Next::Bytes(bytes) if is_request => self.read_requests(&bytes, at, budget, &mut calls),
+                Next::Bytes(bytes) => self.read_responses(&bytes, at, &mut calls),
             };
             if let Err(problem) = read {
                 return self.give_up(calls, problem);
             }
         }
         if !is_request
-            && segment.flags.fin()
+            && segment.flags.has_fin()
             && let Reading::By(observer) = &mut self.reading
         {
-            calls.extend(observer.server_ended(&mut self.responses.inbox, at));
+            calls.extend(observer.on_server_end(&mut self.responses.inbox, at));
         }
         // Nothing more comes that could fill a gap.
         if self.requests.has_ended && self.responses.has_ended && self.has_gap() {
@@ -256,8 +256,8 @@ impl Connection {
         problem: String,
     ) -> (Vec<CapturedCall>, Option<String>) {
         if let Reading::By(observer) = &mut self.reading {
-            calls.extend(observer.ended());
-            calls.extend(observer.unfinished());
+            calls.extend(observer.take_ended());
+            calls.extend(observer.take_unfinished());
         }
         self.reading = Reading::Ended;
         (self.requests.inbox, self.responses.inbox) = Default::default();
@@ -268,7 +268,7 @@ impl Connection {
         self.requests.stream.has_gap() || self.responses.stream.has_gap()
     }
 
-    fn requests(
+    fn read_requests(
         &mut self,
         bytes: &[u8],
         at: u64,
@@ -278,19 +278,19 @@ impl Connection {
         self.requests.inbox.extend_from_slice(bytes);
         loop {
             if let Reading::Undecided { follows_connect } = self.reading {
-                match sessions::observer(&self.requests.inbox, follows_connect, budget)? {
+                match sessions::detect(&self.requests.inbox, follows_connect, budget)? {
                     None => return Ok(()),
                     Some(observer) => self.reading = Reading::By(observer),
                 }
             }
             let Reading::By(observer) = &mut self.reading else { return Ok(()) };
-            let continuation = observer.requests(&mut self.requests.inbox, at)?;
-            calls.extend(observer.ended());
+            let continuation = observer.read_requests(&mut self.requests.inbox, at)?;
+            calls.extend(observer.take_ended());
             match continuation {
                 Continuation::Same => return Ok(()),
                 Continuation::Unread(why) => return Err(why.to_owned()),
                 Continuation::Other => {
-                    calls.extend(observer.unfinished());
+                    calls.extend(observer.take_unfinished());
                     self.reading = Reading::Undecided { follows_connect: true };
                     if self.requests.inbox.is_empty() {
                         return Ok(());
@@ -300,11 +300,11 @@ impl Connection {
         }
     }
 
-    fn responses(&mut self, bytes: &[u8], at: u64, calls: &mut Vec<CapturedCall>) -> Result<(), String> {
+    fn read_responses(&mut self, bytes: &[u8], at: u64, calls: &mut Vec<CapturedCall>) -> Result<(), String> {
         match &mut self.reading {
             Reading::By(observer) => {
                 self.responses.inbox.extend_from_slice(bytes);
-                calls.extend(observer.responses(&mut self.responses.inbox, at)?);
+                calls.extend(observer.read_responses(&mut self.responses.inbox, at)?);
             }
             // An answer to CONNECT comes before the first request within.
             Reading::Undecided { follows_connect: true } => self.responses.inbox.extend_from_slice(bytes),
@@ -315,7 +315,7 @@ impl Connection {
     }
 
     /// Adds what the sessions do not know.
-    fn labelled(&self, mut calls: Vec<CapturedCall>) -> Vec<CapturedCall> {
+    fn label(&self, mut calls: Vec<CapturedCall>) -> Vec<CapturedCall> {
         for CapturedCall { call, .. } in &mut calls {
             call.connection = self.number;
             call.peer = format!("{} → {}", self.client, self.server);

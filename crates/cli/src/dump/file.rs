@@ -70,13 +70,13 @@ impl<R: BufRead> Packets<R> {
         };
         let kind = match found {
             Some((order, nanos_per_unit)) => {
-                let head: [u8; 20] = exact(&mut file)?;
+                let head: [u8; 20] = read_exact(&mut file)?;
                 // The upper bits describe checksums at the end of frames.
-                let link = order.u32(four(&head, 16)) & 0x0fff_ffff;
+                let link = order.u32(four_bytes(&head, 16)) & 0x0fff_ffff;
                 Kind::Pcap { order, link, nanos_per_unit }
             }
             None => {
-                let order = section(&mut file)?;
+                let order = read_section(&mut file)?;
                 Kind::Pcapng { order, interfaces: Vec::new() }
             }
         };
@@ -91,10 +91,10 @@ impl<R: BufRead> Packets<R> {
     pub(super) fn next_packet(&mut self) -> io::Result<Option<Packet>> {
         match &mut self.kind {
             Kind::Pcap { order, link, nanos_per_unit } => {
-                let Some(head) = head::<16, _>(&mut self.file)? else { return Ok(None) };
-                let number = |at| order.u32(four(&head, at));
+                let Some(head) = read_head::<16, _>(&mut self.file)? else { return Ok(None) };
+                let number = |at| order.u32(four_bytes(&head, at));
                 let (captured, length) = (number(8), number(12));
-                let bytes = content(&mut self.file, captured)?;
+                let bytes = read_content(&mut self.file, captured)?;
                 let at = u64::from(number(0)) * 1_000_000_000 + u64::from(number(4)) * *nanos_per_unit;
                 Ok(Some(Packet { at, link: *link, bytes, is_cut: captured < length }))
             }
@@ -110,19 +110,19 @@ fn next_block(
     interfaces: &mut Vec<Interface>,
 ) -> io::Result<Option<Packet>> {
     loop {
-        let Some(kind) = head::<4, _>(file)? else { return Ok(None) };
+        let Some(kind) = read_head::<4, _>(file)? else { return Ok(None) };
         if kind == SECTION {
-            *order = section(file)?;
+            *order = read_section(file)?;
             interfaces.clear();
             continue;
         }
-        let length = order.u32(exact(file)?);
+        let length = order.u32(read_exact(file)?);
         if length < 12 || !length.is_multiple_of(4) {
             return Err(damaged("a block has no length"));
         }
-        let body = content(file, length - 12)?;
-        let _end: [u8; 4] = exact(file)?;
-        let number = |at: usize| body.get(at..at + 4).map(|bytes| order.u32(four(bytes, 0)));
+        let body = read_content(file, length - 12)?;
+        let _end: [u8; 4] = read_exact(file)?;
+        let number = |at: usize| body.get(at..at + 4).map(|bytes| order.u32(four_bytes(bytes, 0)));
         match order.u32(kind) {
             INTERFACE => {
                 if interfaces.len() >= MAX_INTERFACES {
@@ -130,7 +130,7 @@ fn next_block(
                 }
                 let link = body.get(..2).map_or(0, |bytes| u32::from(order.u16([bytes[0], bytes[1]])));
                 let options = body.get(8..).unwrap_or_default();
-                interfaces.push(Interface { link, units: resolution(options, *order) });
+                interfaces.push(Interface { link, units: parse_resolution(options, *order) });
             }
             ENHANCED_PACKET => {
                 let numbers = || Some([number(0)?, number(4)?, number(8)?, number(12)?, number(16)?]);
@@ -161,8 +161,8 @@ fn next_block(
 }
 
 /// Reads the rest of the head of a section, whose own bytes say their order.
-fn section(file: &mut impl Read) -> io::Result<Order> {
-    let [length, magic]: [[u8; 4]; 2] = [exact(file)?, exact(file)?];
+fn read_section(file: &mut impl Read) -> io::Result<Order> {
+    let [length, magic]: [[u8; 4]; 2] = [read_exact(file)?, read_exact(file)?];
     let order = match magic {
         [0x4d, 0x3c, 0x2b, 0x1a] => Order::Little,
         [0x1a, 0x2b, 0x3c, 0x4d] => Order::Big,
@@ -172,12 +172,12 @@ fn section(file: &mut impl Read) -> io::Result<Order> {
     if length < 28 {
         return Err(damaged("a section has no length"));
     }
-    content(file, length - 12)?;
+    read_content(file, length - 12)?;
     Ok(order)
 }
 
 /// Units of a second, as the option `if_tsresol` says; microseconds without it.
-fn resolution(mut options: &[u8], order: Order) -> u64 {
+fn parse_resolution(mut options: &[u8], order: Order) -> u64 {
     while let [a, b, c, d, rest @ ..] = options {
         let (code, length) = (order.u16([*a, *b]), usize::from(order.u16([*c, *d])));
         let Some(value) = rest.get(..length) else { break };
@@ -193,11 +193,11 @@ fn resolution(mut options: &[u8], order: Order) -> u64 {
 }
 
 /// Reads the head of the next packet or block; `None` if the file ends before it.
-fn head<const N: usize, R: BufRead>(file: &mut R) -> io::Result<Option<[u8; N]>> {
-    if file.fill_buf()?.is_empty() { Ok(None) } else { exact(file).map(Some) }
+fn read_head<const N: usize, R: BufRead>(file: &mut R) -> io::Result<Option<[u8; N]>> {
+    if file.fill_buf()?.is_empty() { Ok(None) } else { read_exact(file).map(Some) }
 }
 
-fn exact<const N: usize>(file: &mut impl Read) -> io::Result<[u8; N]> {
+fn read_exact<const N: usize>(file: &mut impl Read) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     match file.read_exact(&mut bytes) {
         Ok(()) => Ok(bytes),
@@ -206,7 +206,7 @@ fn exact<const N: usize>(file: &mut impl Read) -> io::Result<[u8; N]> {
     }
 }
 
-fn content(file: &mut impl Read, length: u32) -> io::Result<Vec<u8>> {
+fn read_content(file: &mut impl Read, length: u32) -> io::Result<Vec<u8>> {
     if length > MOST {
         return Err(damaged("a packet is too long"));
     }
@@ -215,7 +215,7 @@ fn content(file: &mut impl Read, length: u32) -> io::Result<Vec<u8>> {
     if bytes.len() < length as usize { Err(damaged("it ends within a packet")) } else { Ok(bytes) }
 }
 
-fn four(bytes: &[u8], at: usize) -> [u8; 4] {
+fn four_bytes(bytes: &[u8], at: usize) -> [u8; 4] {
     let mut four = [0; 4];
     if let Some(found) = bytes.get(at..at + 4) {
         four.copy_from_slice(found);
@@ -245,7 +245,7 @@ const MAX_INTERFACES: usize = 10_000;
 mod tests {
     use super::*;
 
-    fn all(bytes: &[u8]) -> io::Result<Vec<Packet>> {
+    fn read_all(bytes: &[u8]) -> io::Result<Vec<Packet>> {
         let mut packets = Packets::new(bytes)?;
         std::iter::from_fn(|| packets.next_packet().transpose()).collect()
     }
@@ -277,14 +277,14 @@ mod tests {
     fn packets_of_both_formats_and_orders_are_read() {
         for order in [Order::Little, Order::Big] {
             let packet = Packet { at: (1 << 32) + 5, link: 1, bytes: b"abc".to_vec(), is_cut: true };
-            assert_eq!(all(&pcapng(order)).unwrap(), [packet]);
+            assert_eq!(read_all(&pcapng(order)).unwrap(), [packet]);
         }
         let mut pcap = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0];
         pcap.extend([[0; 4], [0; 4], [0, 0, 4, 0], [101, 0, 0, 0], [2, 0, 0, 0], [7, 0, 0, 0]].concat());
         pcap.extend([[1, 0, 0, 0], [1, 0, 0, 0]].concat());
         pcap.push(0x45);
         let packet = Packet { at: 2_000_007_000, link: 101, bytes: vec![0x45], is_cut: false };
-        assert_eq!(all(&pcap).unwrap(), [packet]);
+        assert_eq!(read_all(&pcap).unwrap(), [packet]);
     }
 
     #[test]
@@ -292,16 +292,16 @@ mod tests {
         let whole = pcapng(Order::Little);
         for length in 0..whole.len() {
             // Between blocks it is a shorter file.
-            let _ = all(&whole[..length]);
+            let _ = read_all(&whole[..length]);
         }
         for at in 0..whole.len() {
             for bit in 0..8 {
                 let mut damaged = whole.clone();
                 damaged[at] ^= 1 << bit;
-                let _ = all(&damaged);
+                let _ = read_all(&damaged);
             }
         }
-        assert!(all(b"GET / HTTP/1.1\r\n").unwrap_err().to_string().contains("neither"));
-        assert!(all(&whole[..whole.len() - 5]).unwrap_err().to_string().contains("ends within"));
+        assert!(read_all(b"GET / HTTP/1.1\r\n").unwrap_err().to_string().contains("neither"));
+        assert!(read_all(&whole[..whole.len() - 5]).unwrap_err().to_string().contains("ends within"));
     }
 }

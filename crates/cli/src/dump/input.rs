@@ -58,7 +58,7 @@ impl Input {
         Ok(Self { arriving, rest: Bytes::new(), has_ended: false, interrupted })
     }
 
-    pub(super) fn interrupted(&self) -> InterruptFlag {
+    pub(super) fn interrupt_flag(&self) -> InterruptFlag {
         self.interrupted.clone()
     }
 }
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!((input.read(&mut buffer).unwrap(), input.read(&mut buffer).unwrap()), (0, 0));
         let (_sender, texts) = channel();
         let mut waiting = Input::new(Texts(texts)).unwrap();
-        waiting.interrupted().0.store(true, Ordering::Relaxed);
+        waiting.interrupt_flag().0.store(true, Ordering::Relaxed);
         assert_eq!(waiting.read(&mut buffer).unwrap(), 0);
     }
 }

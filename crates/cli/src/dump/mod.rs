@@ -58,7 +58,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let name = options.file.display();
     let wrong = |error: io::Error| Failure::new(format!("{name}: {error}"));
     let input = open(&options.file)?;
-    let interrupted = input.get_ref().interrupted();
+    let interrupted = input.get_ref().interrupt_flag();
     let mut packets = Packets::new(input).map_err(wrong)?;
     let mut output = Output::new(options, print)?;
     let mut connections = Connections::default();
@@ -72,7 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         terminal::print_error(format_args!("note: {name}: {note}"));
     }
     // What came before the damage was shown.
-    damage.map_or_else(|| Ok(show::selected(is_any, &options.filter)), |error| Err(wrong(error)))
+    damage.map_or_else(|| Ok(show::report_selection(is_any, &options.filter)), |error| Err(wrong(error)))
 }
 
 /// Reads captured packets as the command does. Returns the number of their calls.
@@ -80,7 +80,7 @@ pub(crate) fn count_calls(file: &[u8]) -> usize {
     let (mut connections, mut calls) = (Connections::default(), 0);
     let Ok(mut packets) = Packets::new(file) else { return 0 };
     while let Ok(Some(packet)) = packets.next_packet() {
-        match segment::segment(&packet) {
+        match segment::find_segment(&packet) {
             Ok(_) if packet.is_cut => connections.skip(segment::SkipReason::Cut),
             Ok(segment) => {
                 calls +=
@@ -104,11 +104,11 @@ fn read(
     let damage = loop {
         match packets.next_packet() {
             Ok(None) => break None,
-            Ok(Some(packet)) => match segment::segment(&packet) {
+            Ok(Some(packet)) => match segment::find_segment(&packet) {
                 Ok(_) if packet.is_cut => connections.skip(segment::SkipReason::Cut),
                 Ok(segment) => {
                     for call in connections.push(&segment, packet.at) {
-                        if !output.call(call)? {
+                        if !output.write_call(call)? {
                             return Ok(None);
                         }
                     }
@@ -121,7 +121,7 @@ fn read(
         }
     };
     for call in connections.finish() {
-        if !output.call(call)? {
+        if !output.write_call(call)? {
             return Ok(None);
         }
     }
@@ -161,7 +161,7 @@ impl<'o> Output<'o> {
     }
 
     /// Prints and records a call; returns `false` if further ones are not needed.
-    fn call(&mut self, captured: CapturedCall) -> Result<bool, Failure> {
+    fn write_call(&mut self, captured: CapturedCall) -> Result<bool, Failure> {
         if !self.options.filter.selects(&captured.call) {
             return Ok(true);
         }
@@ -175,7 +175,7 @@ impl<'o> Output<'o> {
         if self.is_read {
             let none = DeclaredMessages::new();
             let messages = described.map_or(&none, DescribedMessages::messages);
-            self.is_read = (self.print)(&show::shown(messages, &call, self.options.json))?;
+            self.is_read = (self.print)(&show::format_call(messages, &call, self.options.json))?;
         }
         Ok(self.is_read || self.recording.is_some())
     }

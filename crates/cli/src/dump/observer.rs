@@ -24,19 +24,19 @@ use super::captured::{Budget, CapturedCall, Omission, Reservation};
 /// Reads a connection.
 pub(super) trait Observe {
     /// Reads what the client sent, at a time.
-    fn requests(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Continuation, String>;
+    fn read_requests(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Continuation, String>;
 
     /// Reads what the server sent; returns the calls that ended.
-    fn responses(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Vec<CapturedCall>, String>;
+    fn read_responses(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Vec<CapturedCall>, String>;
 
     /// Notes that the server closed its side, which ends an answer without a length.
-    fn server_ended(&mut self, inbox: &mut BytesMut, at: u64) -> Vec<CapturedCall>;
+    fn on_server_end(&mut self, inbox: &mut BytesMut, at: u64) -> Vec<CapturedCall>;
 
     /// Returns the calls that ended without an answer, such as those that expect none.
-    fn ended(&mut self) -> Vec<CapturedCall>;
+    fn take_ended(&mut self) -> Vec<CapturedCall>;
 
     /// Returns the calls whose end was not seen.
-    fn unfinished(&mut self) -> Vec<CapturedCall>;
+    fn take_unfinished(&mut self) -> Vec<CapturedCall>;
 }
 
 /// How a connection continues.
@@ -140,7 +140,7 @@ impl<S: Server> Observer<S> {
     }
 
     /// The same for a connection of Connect over HTTP/1.1.
-    pub(super) fn after_connect(self) -> Self {
+    pub(super) fn with_connect_protocol(self) -> Self {
         Self { connect_streams: Some(false), ..self }
     }
 
@@ -158,17 +158,17 @@ impl<S: Server> Observer<S> {
         }
     }
 
-    fn step(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Option<Step<S::Ticket>>, String> {
+    fn next_step(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Option<Step<S::Ticket>>, String> {
         let protocol = self.protocol;
         let event =
             self.server.next_event(inbox, &mut self.out).map_err(|violation| violation.to_string())?;
         Ok(event.map(|event| match event {
             ServerEvent::Head(_, stream) => Step::Head(stream),
             ServerEvent::Call(request, ticket) => {
-                Step::Call(Box::new(recorded(request, protocol, at)), ticket)
+                Step::Call(Box::new(record_request(request, protocol, at)), ticket)
             }
             ServerEvent::Open(request, ticket, stream) => {
-                Step::Open(Box::new(recorded(request, protocol, at)), ticket, stream)
+                Step::Open(Box::new(record_request(request, protocol, at)), ticket, stream)
             }
             ServerEvent::Message(stream, part) => Step::Message(stream, part),
             ServerEvent::End(stream) => Step::End(stream),
@@ -183,10 +183,10 @@ impl<S: Server> Observer<S> {
     }
 
     /// Records a call, and answers it, so that the session continues.
-    fn call(&mut self, mut arrived: ReceivedRequest, ticket: S::Ticket) -> Result<(), String> {
+    fn on_call(&mut self, mut arrived: ReceivedRequest, ticket: S::Ticket) -> Result<(), String> {
         let oneway = arrived.call.oneway;
         let streams = self.connect_streams == Some(true);
-        let same = self.same_call(&arrived, ticket.stream(), streams)?;
+        let same = self.make_same_call(&arrived, ticket.stream(), streams)?;
         if let (true, Some(id), Some(streaming)) = (streams, same, self.client.streaming()) {
             streaming.end(id, &mut self.out);
         }
@@ -197,14 +197,14 @@ impl<S: Server> Observer<S> {
             Some(id) if !oneway => self.begin(id, arrived),
             _ => {
                 let open = Open::new(arrived, false, self.budget.reservation());
-                self.ended.push(open.unfinished());
+                self.ended.push(open.into_captured_call());
             }
         }
         Ok(())
     }
 
     /// Makes the same call in the session that reads the answers; returns its number, if calls have none of their own.
-    fn same_call(
+    fn make_same_call(
         &mut self,
         arrived: &ReceivedRequest,
         stream: Option<StreamId>,
@@ -302,10 +302,10 @@ impl<S: Server> Observer<S> {
         }
         let is_foreign = self.is_foreign(&arrived.call);
         let before = self.calls.insert(id, Open::new(arrived, is_foreign, memory));
-        self.ended.extend(before.map(Open::unfinished));
+        self.ended.extend(before.map(Open::into_captured_call));
     }
 
-    fn open(
+    fn on_open(
         &mut self,
         mut arrived: ReceivedRequest,
         ticket: S::Ticket,
@@ -314,25 +314,25 @@ impl<S: Server> Observer<S> {
         let call = &mut arrived.call;
         call.request = None;
         (call.client_streams, call.server_streams) = (true, true);
-        let Some(id) = self.same_call(&arrived, Some(stream), true)? else { return Ok(()) };
+        let Some(id) = self.make_same_call(&arrived, Some(stream), true)? else { return Ok(()) };
         self.streams.insert(stream, (id, Some(ticket)));
         self.begin(id, arrived);
         Ok(())
     }
 
-    fn message(&mut self, stream: StreamId, part: Part, at: u64) {
+    fn on_message(&mut self, stream: StreamId, part: Part, at: u64) {
         if let Some(streaming) = self.server.streaming() {
             streaming.consumed(stream, part.body.len(), &mut self.out);
         }
         if let Some(open) = self.streams.get(&stream).and_then(|(id, _)| self.calls.get_mut(id)) {
-            open.event(at, false, Some(part));
+            open.add_event(at, false, Some(part));
         }
     }
 
-    fn end(&mut self, stream: StreamId, at: u64) {
+    fn on_end(&mut self, stream: StreamId, at: u64) {
         let Some((id, ticket)) = self.streams.get_mut(&stream) else { return };
         if let Some(open) = self.calls.get_mut(&*id) {
-            open.event(at, false, None);
+            open.add_event(at, false, None);
         }
         if let Some(streaming) = self.client.streaming() {
             streaming.end(*id, &mut self.out);
@@ -344,7 +344,7 @@ impl<S: Server> Observer<S> {
         self.streams.remove(&stream);
     }
 
-    fn cancelled(&mut self, stream: StreamId, at: u64) {
+    fn on_cancel(&mut self, stream: StreamId, at: u64) {
         let Some((id, _)) = self.streams.remove(&stream) else { return };
         self.client.cancel(id, &mut self.out);
         if let Some(open) = self.calls.remove(&id) {
@@ -353,7 +353,7 @@ impl<S: Server> Observer<S> {
         }
     }
 
-    fn reply(&mut self, id: CallId, reply: Reply, at: u64) -> Option<CapturedCall> {
+    fn on_reply(&mut self, id: CallId, reply: Reply, at: u64) -> Option<CapturedCall> {
         let open = self.calls.remove(&id)?;
         if open.is_foreign {
             return Some(open.finish_unread(at));
@@ -381,19 +381,19 @@ impl<S: Server> Observer<S> {
 }
 
 impl<S: Server> Observe for Observer<S> {
-    fn requests(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Continuation, String> {
+    fn read_requests(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Continuation, String> {
         loop {
             self.look_at_head(inbox);
-            let Some(step) = self.step(inbox, at)? else { break };
+            let Some(step) = self.next_step(inbox, at)? else { break };
             match step {
                 Step::Head(stream) => {
                     self.server.apply_verdict(stream, Verdict::Accepted, &mut self.out);
                 }
-                Step::Call(arrived, ticket) => self.call(*arrived, ticket)?,
-                Step::Open(arrived, ticket, stream) => self.open(*arrived, ticket, stream)?,
-                Step::Message(stream, part) => self.message(stream, part, at),
-                Step::End(stream) => self.end(stream, at),
-                Step::Cancelled(stream) => self.cancelled(stream, at),
+                Step::Call(arrived, ticket) => self.on_call(*arrived, ticket)?,
+                Step::Open(arrived, ticket, stream) => self.on_open(*arrived, ticket, stream)?,
+                Step::Message(stream, part) => self.on_message(stream, part, at),
+                Step::End(stream) => self.on_end(stream, at),
+                Step::Cancelled(stream) => self.on_cancel(stream, at),
                 Step::Continue(continuation) => return Ok(continuation),
                 Step::Nothing => {}
             }
@@ -403,7 +403,7 @@ impl<S: Server> Observe for Observer<S> {
         Ok(Continuation::Same)
     }
 
-    fn responses(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Vec<CapturedCall>, String> {
+    fn read_responses(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Vec<CapturedCall>, String> {
         let mut ended = Vec::new();
         loop {
             let event =
@@ -411,7 +411,7 @@ impl<S: Server> Observe for Observer<S> {
             self.out.take();
             match event {
                 None => return Ok(ended),
-                Some(ClientEvent::Reply(id, reply)) => ended.extend(self.reply(id, reply, at)),
+                Some(ClientEvent::Reply(id, reply)) => ended.extend(self.on_reply(id, reply, at)),
                 Some(ClientEvent::Head(id, head)) => {
                     if let Some(open) = self.calls.get_mut(&id) {
                         open.head = Some(head);
@@ -422,7 +422,7 @@ impl<S: Server> Observe for Observer<S> {
                         streaming.consumed(id, part.body.len(), &mut self.out);
                     }
                     if let Some(open) = self.calls.get_mut(&id) {
-                        open.event(at, true, Some(part));
+                        open.add_event(at, true, Some(part));
                     }
                 }
                 Some(_) => {}
@@ -430,21 +430,21 @@ impl<S: Server> Observe for Observer<S> {
         }
     }
 
-    fn server_ended(&mut self, inbox: &mut BytesMut, at: u64) -> Vec<CapturedCall> {
+    fn on_server_end(&mut self, inbox: &mut BytesMut, at: u64) -> Vec<CapturedCall> {
         match self.client.end_of_stream(inbox) {
-            Some(ClientEvent::Reply(id, reply)) => self.reply(id, reply, at).into_iter().collect(),
+            Some(ClientEvent::Reply(id, reply)) => self.on_reply(id, reply, at).into_iter().collect(),
             _ => Vec::new(),
         }
     }
 
-    fn ended(&mut self) -> Vec<CapturedCall> {
+    fn take_ended(&mut self) -> Vec<CapturedCall> {
         std::mem::take(&mut self.ended)
     }
 
-    fn unfinished(&mut self) -> Vec<CapturedCall> {
+    fn take_unfinished(&mut self) -> Vec<CapturedCall> {
         let calls: BTreeMap<(u64, CallId), Open> =
             self.calls.drain().map(|(id, open)| ((open.call.arrival, id), open)).collect();
-        calls.into_values().map(Open::unfinished).collect()
+        calls.into_values().map(Open::into_captured_call).collect()
     }
 }
 
@@ -455,7 +455,7 @@ impl Open {
     }
 
     /// Notes a message of a stream, or its end.
-    fn event(&mut self, at: u64, from_server: bool, part: Option<Part>) {
+    fn add_event(&mut self, at: u64, from_server: bool, part: Option<Part>) {
         let (end, compression) =
             (part.is_none(), part.as_ref().map_or(Compression::None, |part| part.compression));
         let message = part.map(|part| part.body).unwrap_or_default();
@@ -494,24 +494,24 @@ impl Open {
             self.events.clear();
         }
         call.outcome = Some(outcome);
-        CapturedCall { response: compression, ..self.unfinished() }
+        CapturedCall { response: compression, ..self.into_captured_call() }
     }
 
     /// Ends a call whose answer is of another kind than the session reads: how it ended is not known.
     fn finish_unread(mut self, at: u64) -> CapturedCall {
         self.call.took = Duration::from_nanos(at.saturating_sub(self.call.arrival).max(1));
-        self.unfinished()
+        self.into_captured_call()
     }
 
     /// The call as far as it was seen.
-    fn unfinished(self) -> CapturedCall {
+    fn into_captured_call(self) -> CapturedCall {
         let Self { call, compression, events, memory, .. } = self;
         CapturedCall { call, request: compression, response: Compression::None, events, memory }
     }
 }
 
 /// The call as it is recorded.
-fn recorded(request: Request<'_>, protocol: Protocol, at: u64) -> ReceivedRequest {
+fn record_request(request: Request<'_>, protocol: Protocol, at: u64) -> ReceivedRequest {
     let Request { service, method, body, attachment, head, timeout, oneway, .. } = request;
     let protocol = if head.plain_http { Protocol::Http } else { protocol };
     let call = Call {

@@ -18,19 +18,19 @@ pub(super) struct Segment<'p> {
 pub(super) struct Flags(u8);
 
 impl Flags {
-    pub(super) fn fin(self) -> bool {
+    pub(super) fn has_fin(self) -> bool {
         self.0 & 0x01 != 0
     }
 
-    pub(super) fn syn(self) -> bool {
+    pub(super) fn has_syn(self) -> bool {
         self.0 & 0x02 != 0
     }
 
-    pub(super) fn rst(self) -> bool {
+    pub(super) fn has_rst(self) -> bool {
         self.0 & 0x04 != 0
     }
 
-    pub(super) fn ack(self) -> bool {
+    pub(super) fn has_ack(self) -> bool {
         self.0 & 0x10 != 0
     }
 }
@@ -50,27 +50,27 @@ pub(super) enum SkipReason {
 }
 
 /// Finds the segment in a packet.
-pub(super) fn segment(packet: &Packet) -> Result<Segment<'_>, SkipReason> {
+pub(super) fn find_segment(packet: &Packet) -> Result<Segment<'_>, SkipReason> {
     let bytes = &packet.bytes[..];
     let ip = match packet.link {
         // BSD's loopback: the family of addresses in four bytes.
         0 | 108 => bytes.get(4..),
-        1 => ethernet(bytes),
+        1 => parse_ethernet(bytes),
         101 | 228 | 229 => Some(bytes),
         113 => bytes.get(16..).filter(|_| is_ip(bytes, 14)),
         276 => bytes.get(20..).filter(|_| is_ip(bytes, 0)),
         link => return Err(SkipReason::Link(link)),
     };
-    let (from, to, protocol, content) = addressed(ip.ok_or(SkipReason::Other)?)?;
+    let (from, to, protocol, content) = parse_ip(ip.ok_or(SkipReason::Other)?)?;
     match protocol {
-        TCP => tcp(from, to, content).ok_or(SkipReason::Cut),
+        TCP => parse_tcp(from, to, content).ok_or(SkipReason::Cut),
         UDP => Err(SkipReason::Udp),
         _ => Err(SkipReason::Other),
     }
 }
 
 /// The content of a frame of Ethernet, within any number of VLANs.
-fn ethernet(mut bytes: &[u8]) -> Option<&[u8]> {
+fn parse_ethernet(mut bytes: &[u8]) -> Option<&[u8]> {
     bytes = bytes.get(12..)?;
     while matches!(bytes, [0x81, 0, ..] | [0x88, 0xa8, ..]) {
         bytes = bytes.get(4..)?;
@@ -84,15 +84,15 @@ fn is_ip(bytes: &[u8], at: usize) -> bool {
 
 type AddressedPayload<'p> = (IpAddr, IpAddr, u8, &'p [u8]);
 
-fn addressed(ip: &[u8]) -> Result<AddressedPayload<'_>, SkipReason> {
+fn parse_ip(ip: &[u8]) -> Result<AddressedPayload<'_>, SkipReason> {
     match ip.first().map(|first| first >> 4) {
-        Some(4) => version_4(ip),
-        Some(6) => version_6(ip),
+        Some(4) => parse_ipv4(ip),
+        Some(6) => parse_ipv6(ip),
         _ => Err(SkipReason::Other),
     }
 }
 
-fn version_4(ip: &[u8]) -> Result<AddressedPayload<'_>, SkipReason> {
+fn parse_ipv4(ip: &[u8]) -> Result<AddressedPayload<'_>, SkipReason> {
     let head: &[u8; 20] = ip.first_chunk().ok_or(SkipReason::Cut)?;
     let (length, whole) =
         (usize::from(head[0] & 0x0f) * 4, usize::from(u16::from_be_bytes([head[2], head[3]])));
@@ -106,7 +106,7 @@ fn version_4(ip: &[u8]) -> Result<AddressedPayload<'_>, SkipReason> {
     Ok((address(12), address(16), head[9], content))
 }
 
-fn version_6(ip: &[u8]) -> Result<AddressedPayload<'_>, SkipReason> {
+fn parse_ipv6(ip: &[u8]) -> Result<AddressedPayload<'_>, SkipReason> {
     let head: &[u8; 40] = ip.first_chunk().ok_or(SkipReason::Cut)?;
     let length = usize::from(u16::from_be_bytes([head[4], head[5]]));
     let whole = if length == 0 { ip.len() } else { length + 40 };
@@ -129,7 +129,7 @@ fn version_6(ip: &[u8]) -> Result<AddressedPayload<'_>, SkipReason> {
     Ok((address(8), address(24), next, content))
 }
 
-fn tcp(from: IpAddr, to: IpAddr, bytes: &[u8]) -> Option<Segment<'_>> {
+fn parse_tcp(from: IpAddr, to: IpAddr, bytes: &[u8]) -> Option<Segment<'_>> {
     let head: &[u8; 20] = bytes.first_chunk()?;
     let port = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
     Some(Segment {
@@ -187,12 +187,13 @@ mod tests {
         ] {
             // Short frames are filled up.
             let padded = packet(link, [bytes, vec![0; 6]].concat());
-            let found = segment(&padded).unwrap();
+            let found = find_segment(&padded).unwrap();
             assert_eq!(
                 (found.from.port(), found.to.port(), found.sequence, found.content),
                 (8080, 80, 9, &b"hi"[..])
             );
-            assert!(found.flags.syn() && found.flags.ack() && !found.flags.fin() && !found.flags.rst());
+            let flags = found.flags;
+            assert!(flags.has_syn() && flags.has_ack() && !flags.has_fin() && !flags.has_rst());
         }
     }
 
@@ -200,14 +201,14 @@ mod tests {
     fn invalid_segment_is_classified_without_a_panic() {
         let mut fragment = v4();
         fragment[6] = 0x20;
-        assert_eq!(segment(&packet(101, fragment)), Err(SkipReason::Fragment));
+        assert_eq!(find_segment(&packet(101, fragment)), Err(SkipReason::Fragment));
         let mut udp = v4();
         udp[9] = 17;
-        assert_eq!(segment(&packet(101, udp)), Err(SkipReason::Udp));
-        assert_eq!(segment(&packet(147, v4())), Err(SkipReason::Link(147)));
+        assert_eq!(find_segment(&packet(101, udp)), Err(SkipReason::Udp));
+        assert_eq!(find_segment(&packet(147, v4())), Err(SkipReason::Link(147)));
         for ip in [v4(), v6()] {
             for length in 0..ip.len() {
-                segment(&packet(101, ip[..length].to_vec())).unwrap_err();
+                find_segment(&packet(101, ip[..length].to_vec())).unwrap_err();
             }
         }
     }

@@ -20,7 +20,7 @@ use super::observer::{Matching, Observe, Observer};
 /// # Errors
 ///
 /// Why it is not read.
-pub(super) fn observer(
+pub(super) fn detect(
     start: &[u8],
     follows_connect: bool,
     budget: &Rc<Budget>,
@@ -46,19 +46,19 @@ fn new_observer(
         Protocol::BaiduStd => {
             let client = || Box::new(baidu_std::Client::new(baidu_std::ClientConfig::default()));
             let server = baidu_std::Server::new(Arc::default());
-            Box::new(Observer::new(protocol, server, client(), numbers(client()), budget))
+            Box::new(Observer::new(protocol, server, client(), by_numbers(client()), budget))
         }
         Protocol::Rpcx => {
             let client = || Box::new(rpcx::Client::new(rpcx::ClientConfig::default()));
             let server = rpcx::Server::new(Arc::default());
-            Box::new(Observer::new(protocol, server, client(), numbers(client()), budget))
+            Box::new(Observer::new(protocol, server, client(), by_numbers(client()), budget))
         }
         Protocol::FbRpc => {
             let magic = if start.first() == Some(&b'F') { fb_rpc::Magic::Frpc } else { fb_rpc::Magic::Brpc };
             let client =
                 || Box::new(fb_rpc::Client::new(fb_rpc::ClientConfig { magic, ..Default::default() }));
             let server = fb_rpc::Server::new(Arc::default());
-            Box::new(Observer::new(protocol, server, client(), numbers(client()), budget))
+            Box::new(Observer::new(protocol, server, client(), by_numbers(client()), budget))
         }
         Protocol::RestRpc => {
             let version = rest_rpc::version(start).unwrap_or_default();
@@ -68,7 +68,7 @@ fn new_observer(
             let server = rest_rpc::Server::new(Arc::default(), version);
             let matching = match version {
                 Version::V0_21(_) => Matching::SameCalls,
-                _ => numbers(client()),
+                _ => by_numbers(client()),
             };
             Box::new(Observer::new(protocol, server, client(), matching, budget))
         }
@@ -107,7 +107,7 @@ fn new_observer(
             ))
         }
         Protocol::Http => {
-            let Some(dialect) = dialect(start) else { return Ok(None) };
+            let Some(dialect) = detect_dialect(start) else { return Ok(None) };
             let server = http_server::h1::Server::new(Arc::new(http::ServerConfig {
                 lenient: true,
                 ..Default::default()
@@ -136,14 +136,14 @@ fn new_observer(
             };
             let is_connect = matches!(dialect, Dialect::Connect);
             let observer = Observer::new(protocol, server, client, Matching::SameCalls, budget);
-            Box::new(if is_connect { observer.after_connect() } else { observer })
+            Box::new(if is_connect { observer.with_connect_protocol() } else { observer })
         }
         _ => return Err("its protocol is not read"),
     };
     Ok(Some(observer))
 }
 
-fn numbers(client: Box<dyn Client>) -> Matching {
+fn by_numbers(client: Box<dyn Client>) -> Matching {
     Matching::Numbers(client)
 }
 
@@ -157,7 +157,7 @@ enum Dialect {
 }
 
 /// `None` until the head of the request is complete.
-fn dialect(start: &[u8]) -> Option<Dialect> {
+fn detect_dialect(start: &[u8]) -> Option<Dialect> {
     let end = start.windows(4).position(|window| window == b"\r\n\r\n");
     let end = end.or_else(|| (start.len() >= MAX_UNDECIDED).then_some(start.len()))?;
     let head = String::from_utf8_lossy(&start[..end]).to_ascii_lowercase();

@@ -107,7 +107,7 @@ const MAX_EARLY: usize = 4 << 20;
 mod tests {
     use super::*;
 
-    fn pushed(stream: &mut Stream, segments: &[(u32, &str)]) -> String {
+    fn push_all(stream: &mut Stream, segments: &[(u32, &str)]) -> String {
         let mut text = String::new();
         for (sequence, content) in segments {
             for next in stream.push(*sequence, content.as_bytes()) {
@@ -133,7 +133,7 @@ mod tests {
             ] {
                 let mut stream = Stream::default();
                 stream.open(start);
-                assert_eq!(pushed(&mut stream, &segments), "abcdefghi", "{segments:?}");
+                assert_eq!(push_all(&mut stream, &segments), "abcdefghi", "{segments:?}");
                 assert_eq!(stream.early_bytes, 0);
             }
         }
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn missing_bytes_are_given_up_when_asked_or_when_too_many_wait() {
         let mut stream = Stream::default();
-        assert_eq!(pushed(&mut stream, &[(7, "ab"), (12, "fg"), (10, "d")]), "ab");
+        assert_eq!(push_all(&mut stream, &[(7, "ab"), (12, "fg"), (10, "d")]), "ab");
         assert_eq!(stream.skip(), [Next::Gap, Next::Bytes(b"d".to_vec())]);
         assert_eq!(stream.skip(), [Next::Gap, Next::Bytes(b"fg".to_vec())]);
         assert!(stream.skip().is_empty());

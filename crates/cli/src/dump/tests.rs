@@ -7,7 +7,7 @@ use polyrpc_record::{Call, Entry, Reader};
 use super::captured::CapturedCall;
 use super::connections::Connections;
 use super::file::Packet;
-use super::segment::segment;
+use super::segment::find_segment;
 use super::{Options, Output};
 
 const CLIENT: u16 = 50_000;
@@ -26,7 +26,7 @@ impl Capture {
         Self { packets: Vec::new(), sequences: [u32::MAX - 2, 7] }
     }
 
-    fn opened() -> Self {
+    fn open() -> Self {
         let mut capture = Self::new();
         capture.push(0, 0x02, b"");
         capture.push(1, 0x12, b"");
@@ -74,7 +74,7 @@ fn calls(packets: &[Packet]) -> (Vec<Call>, Vec<String>) {
 fn calls_within(connections: &mut Connections, packets: &[Packet]) -> (Vec<Call>, Vec<String>) {
     let mut calls = Vec::new();
     for packet in packets {
-        match segment(packet) {
+        match find_segment(packet) {
             Ok(segment) => {
                 calls.extend(connections.push(&segment, packet.at).into_iter().map(CapturedCall::into_call));
             }
@@ -95,7 +95,7 @@ fn body(message: Option<&polyrpc_record::call::Message>) -> String {
 
 #[test]
 fn call_and_answer_are_found_whatever_the_order_of_segments() {
-    let mut capture = Capture::opened().client(REQUEST).server(RESPONSE).client(REQUEST).server(RESPONSE);
+    let mut capture = Capture::open().client(REQUEST).server(RESPONSE).client(REQUEST).server(RESPONSE);
     let (in_order, notes) = capture.calls();
     assert_eq!((in_order.len(), notes.len()), (2, 0), "{notes:?}");
     for call in &in_order {
@@ -130,24 +130,24 @@ fn connection_that_began_before_the_capture_is_read_from_its_next_request() {
 
 #[test]
 fn unreadable_traffic_is_reported() {
-    let tls = Capture::opened().client(b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03").calls();
+    let tls = Capture::open().client(b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03").calls();
     assert!(tls.0.is_empty() && tls.1[0].contains("encrypted by TLS"), "{:?}", tls.1);
-    let unknown = Capture::opened().client(b"\0\x01\x02\x03 what is this").calls();
+    let unknown = Capture::open().client(b"\0\x01\x02\x03 what is this").calls();
     assert!(unknown.1[0].contains("is not known"), "{:?}", unknown.1);
-    let mut lost = Capture::opened().client(REQUEST).server(RESPONSE);
+    let mut lost = Capture::open().client(REQUEST).server(RESPONSE);
     lost.packets.remove(4);
     lost.push(0, 0x11, b"");
     lost.push(1, 0x11, b"");
     let (calls, notes) = lost.calls();
     assert!(calls.is_empty() && notes[0].contains("packets are missing"), "{notes:?}");
-    let unanswered = Capture::opened().client(REQUEST).calls();
+    let unanswered = Capture::open().client(REQUEST).calls();
     assert!(unanswered.0.len() == 1 && unanswered.0[0].outcome.is_none() && unanswered.1.is_empty());
 }
 
 /// Nothing that is captured makes it panic.
 #[test]
 fn damaged_packets_do_not_panic() {
-    let whole = Capture::opened().client(REQUEST).server(RESPONSE);
+    let whole = Capture::open().client(REQUEST).server(RESPONSE);
     for at in 0..whole.packets.len() {
         for byte in 0..whole.packets[at].bytes.len() {
             let copy = |packet: &Packet| Packet {
@@ -193,11 +193,11 @@ fn grpc_request(stream: u32) -> Vec<u8> {
 #[test]
 fn stream_with_a_high_number_is_not_preceded_by_a_billion_others() {
     for near in [1, 2001] {
-        let (calls, notes) = Capture::opened().client(&grpc_request(near)).calls();
+        let (calls, notes) = Capture::open().client(&grpc_request(near)).calls();
         assert_eq!((calls.len(), notes.len()), (1, 0), "{notes:?}");
         assert_eq!(calls[0].full_name(), "demo.Users/Get");
     }
-    let (calls, notes) = Capture::opened().client(&grpc_request(0x7fff_ffff)).calls();
+    let (calls, notes) = Capture::open().client(&grpc_request(0x7fff_ffff)).calls();
     assert!(calls.is_empty() && notes[0].contains("opened before the capture"), "{notes:?}");
 }
 
@@ -206,7 +206,7 @@ fn calls_beyond_the_memory_are_counted() {
     let mut request = REQUEST.strip_suffix(b"8\r\n\r\n{\"id\":7}").unwrap().to_vec();
     request.extend(b"4000\r\n\r\n");
     request.extend([b' '; 4000]);
-    let capture = Capture::opened().client(&request).server(RESPONSE).client(REQUEST).server(RESPONSE);
+    let capture = Capture::open().client(&request).server(RESPONSE).client(REQUEST).server(RESPONSE);
     let (calls, notes) = calls_within(&mut Connections::new(10, 100), &capture.packets);
     assert!(calls.is_empty() && notes[0].starts_with("2 calls were not kept"), "{notes:?}");
     // The second request fits once the first is answered.
@@ -220,8 +220,8 @@ fn calls_beyond_the_memory_are_counted() {
 
 #[test]
 fn connection_that_is_idle_longest_makes_room() {
-    let first = Capture::opened().client(REQUEST);
-    let mut second = Capture::opened().client(REQUEST).server(RESPONSE);
+    let first = Capture::open().client(REQUEST);
+    let mut second = Capture::open().client(REQUEST).server(RESPONSE);
     for packet in &mut second.packets {
         let ports = &mut packet.bytes[20..24];
         let at = if ports[..2] == CLIENT.to_be_bytes() { 0 } else { 2 };
@@ -247,11 +247,11 @@ fn recording_is_complete_if_standard_output_is_closed() {
         json: false,
     };
     let mut output = Output::new(&options, |_| Ok(false)).unwrap();
-    let capture = Capture::opened().client(REQUEST).server(RESPONSE).client(REQUEST).server(RESPONSE);
+    let capture = Capture::open().client(REQUEST).server(RESPONSE).client(REQUEST).server(RESPONSE);
     let mut connections = Connections::default();
     for packet in &capture.packets {
-        for call in connections.push(&segment(packet).unwrap(), packet.at) {
-            assert!(output.call(call).unwrap());
+        for call in connections.push(&find_segment(packet).unwrap(), packet.at) {
+            assert!(output.write_call(call).unwrap());
         }
     }
     output.finish().unwrap();

@@ -35,8 +35,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     if options.check {
         let file = &options.file;
         let mut notes: Vec<String> = if options.online {
-            let (servers, notes) =
-                terminal::block_on(async { (online::servers(&config).await, check_online(&config).await) })?;
+            let (servers, notes) = terminal::block_on(async {
+                (online::check_upstreams(&config).await, check_online(&config).await)
+            })?;
             let servers =
                 servers.map_err(|wrong| Failure::new(format!("{} is invalid:\n{wrong}", file.display())))?;
             let notes = notes.map_err(|problems| invalid(file, problems))?;
@@ -108,19 +109,19 @@ impl Changes {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let hangup = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())
             .map_err(|error| Failure::system("watch for SIGHUP", &error))?;
-        Ok(Self { seen: modified(file), file: file.to_owned(), ticks, hangup })
+        Ok(Self { seen: modification_time(file), file: file.to_owned(), ticks, hangup })
     }
 
     async fn next(&mut self) {
         loop {
             tokio::select! {
                 _ = self.hangup.recv() => {
-                    self.seen = modified(&self.file);
+                    self.seen = modification_time(&self.file);
                     return;
                 }
                 _ = self.ticks.tick() => {}
             }
-            let now = modified(&self.file);
+            let now = modification_time(&self.file);
             // An editor may replace the file, so that it does not exist for a moment.
             if now.is_some() && now != self.seen {
                 self.seen = now;
@@ -130,7 +131,7 @@ impl Changes {
     }
 }
 
-fn modified(file: &Path) -> Option<SystemTime> {
+fn modification_time(file: &Path) -> Option<SystemTime> {
     fs::metadata(file).and_then(|metadata| metadata.modified()).ok()
 }
 

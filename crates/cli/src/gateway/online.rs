@@ -15,11 +15,11 @@ use crate::url::Url;
 
 /// Looks for the servers of all upstreams. Returns which of them do not answer, or are not tried; an upstream without a
 /// server that may answer is an error.
-pub(super) async fn servers(config: &Config) -> Result<Vec<String>, String> {
+pub(super) async fn check_upstreams(config: &Config) -> Result<Vec<String>, String> {
     let tries = Semaphore::new(MAX_CONCURRENT_TRIES);
     let upstreams = config.upstreams().map(|(line, name, url)| {
         let (tries, upstream) = (&tries, format!("line {line}: `{name}`"));
-        async move { checked(tries, &upstream, url).await }
+        async move { check_upstream(tries, &upstream, url).await }
     });
     let (mut notes, mut problems) = (Vec::new(), Vec::new());
     for checked in join_all(upstreams).await {
@@ -32,10 +32,10 @@ pub(super) async fn servers(config: &Config) -> Result<Vec<String>, String> {
 }
 
 /// Tries the servers of one upstream. Returns notes, or why it has none.
-async fn checked(tries: &Semaphore, upstream: &str, url: &str) -> Result<Vec<String>, Vec<String>> {
-    let listed = one_of(tries, listed(url)).await;
+async fn check_upstream(tries: &Semaphore, upstream: &str, url: &str) -> Result<Vec<String>, Vec<String>> {
+    let listed = run_limited(tries, find_servers(url)).await;
     let servers = listed.map_err(|why| vec![format!("{upstream}: {why}")])?;
-    let reached = servers.iter().map(|(network, address)| one_of(tries, reached(*network, address)));
+    let reached = servers.iter().map(|(network, address)| run_limited(tries, try_server(*network, address)));
     let (mut notes, mut unreachable) = (Vec::new(), 0);
     for (reach, (_, address)) in join_all(reached).await.into_iter().zip(&servers) {
         match reach {
@@ -57,17 +57,17 @@ async fn checked(tries: &Semaphore, upstream: &str, url: &str) -> Result<Vec<Str
 }
 
 /// Waits until fewer than [`MAX_CONCURRENT_TRIES`] others are under way.
-async fn one_of<T>(tries: &Semaphore, attempt: impl Future<Output = T>) -> T {
+async fn run_limited<T>(tries: &Semaphore, attempt: impl Future<Output = T>) -> T {
     // It is never closed.
     let _permit = tries.acquire().await;
     attempt.await
 }
 
 /// The servers that a URL names, or its registry.
-async fn listed(url: &str) -> Result<Vec<(Network, String)>, String> {
+async fn find_servers(url: &str) -> Result<Vec<(Network, String)>, String> {
     let parsed = Url::parse(url).ok_or_else(|| "its URL is malformed".to_owned())?;
     if parsed.registry.is_none() {
-        return named(&parsed).map(|server| vec![server]);
+        return server_of(&parsed).map(|server| vec![server]);
     }
     let discover = polyrpc_discovery::discover(url).map_err(|error| error.to_string())?;
     let first = timeout(CONNECT_TIMEOUT, discover.watch().next()).await;
@@ -81,7 +81,7 @@ async fn listed(url: &str) -> Result<Vec<(Network, String)>, String> {
 }
 
 /// The server that a URL names itself.
-fn named(url: &Url) -> Result<(Network, String), String> {
+fn server_of(url: &Url) -> Result<(Network, String), String> {
     if let Some(path) = url.socket() {
         let path = percent_decoded(path).ok_or_else(|| {
             "the path of its socket is not percent-encoded UTF-8: write `%` as %25".to_owned()
@@ -93,10 +93,10 @@ fn named(url: &Url) -> Result<(Network, String), String> {
         Some("quic") => Network::Quic,
         _ => Network::Tcp,
     };
-    Ok((network, with_port(url)))
+    Ok((network, address_with_port(url)))
 }
 
-fn with_port(url: &Url) -> String {
+fn address_with_port(url: &Url) -> String {
     let server = url.server();
     let has_port = server.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     match (has_port, url.tls) {
@@ -116,7 +116,7 @@ enum Reach {
     Failed(String),
 }
 
-async fn reached(network: Network, address: &str) -> Reach {
+async fn try_server(network: Network, address: &str) -> Reach {
     let connecting = async {
         match network {
             Network::Unix => UnixStream::connect(address).await.map(drop),
@@ -165,17 +165,17 @@ mod tests {
         let path = std::env::temp_dir().join(format!("polyrpc-a%b?{}.sock", std::process::id()));
         let _listener = UnixListener::bind(&path).unwrap();
         let address = polyrpc::Address::Unix(path.clone());
-        let found = servers(&config(&[&Url::from_server("rpcx", &address).to_string()])).await;
+        let found = check_upstreams(&config(&[&Url::from_server("rpcx", &address).to_string()])).await;
         std::fs::remove_file(path).unwrap();
         assert_eq!(found, Ok(Vec::new()));
-        let wrong = servers(&config(&["rpcx:///run/a%zz"])).await.unwrap_err();
+        let wrong = check_upstreams(&config(&["rpcx:///run/a%zz"])).await.unwrap_err();
         assert!(wrong.contains("line 1: `u0`: the path of its socket is not percent-encoded"), "{wrong}");
     }
 
     #[tokio::test]
     async fn transports_over_udp_are_noted_as_not_checked() {
         let urls = ["rpcx://127.0.0.1:9?transport=kcp", "grpcs://127.0.0.1:9?transport=quic"];
-        let notes = servers(&config(&urls)).await.unwrap();
+        let notes = check_upstreams(&config(&urls)).await.unwrap();
         assert_eq!(
             notes,
             [
@@ -191,7 +191,7 @@ mod tests {
         let right = format!("grpc://{}", listener.local_addr().unwrap());
         // A reserved port without a listener, so that connecting fails at once.
         let wrong = "grpc://127.0.0.1:0";
-        let problems = servers(&config(&[wrong, &right, wrong])).await.unwrap_err();
+        let problems = check_upstreams(&config(&[wrong, &right, wrong])).await.unwrap_err();
         let lines: Vec<_> = problems.lines().map(|line| line.split('`').nth(1).unwrap()).collect();
         assert_eq!(lines, ["u0", "u0", "u2", "u2"], "{problems}");
     }
@@ -201,7 +201,7 @@ mod tests {
         let (tries, running, most) =
             (Semaphore::new(MAX_CONCURRENT_TRIES), AtomicUsize::new(0), AtomicUsize::new(0));
         let attempts = (0..3 * MAX_CONCURRENT_TRIES).map(|_| {
-            one_of(&tries, async {
+            run_limited(&tries, async {
                 most.fetch_max(1 + running.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
                 tokio::task::yield_now().await;
                 running.fetch_sub(1, Ordering::Relaxed);

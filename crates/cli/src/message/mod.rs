@@ -109,7 +109,7 @@ impl Options {
     }
 
     /// The server's description of the method's service, or of the messages given by the user.
-    pub(crate) async fn reflected(
+    pub(crate) async fn query_reflection(
         &self,
         reflection: Reflection<'_>,
         target: &str,
@@ -142,7 +142,7 @@ impl Options {
 
 impl Files {
     /// The description in the files, if any are given.
-    pub(crate) fn described(&self) -> Result<Option<SchemaSource>, Failure> {
+    pub(crate) fn read(&self) -> Result<Option<SchemaSource>, Failure> {
         match (self.proto.is_empty(), self.descriptor_set.is_empty()) {
             (true, true) => Ok(None),
             (false, _) => Ok(Some(SchemaSource::read_proto(&self.proto, &self.include)?)),
@@ -152,7 +152,7 @@ impl Files {
 
     /// Adds the declarations of the files.
     pub(crate) fn add_to(&self, schemas: &mut Schemas) -> Result<(), Failure> {
-        if let Some(described) = self.described()? {
+        if let Some(described) = self.read()? {
             schemas.add_proto(described);
         }
         if !self.schema.is_empty() {
@@ -207,12 +207,12 @@ impl Translator {
             return Ok(translator);
         }
         if client.protocol() == Protocol::Grpc && options.needs_types(client, target) {
-            let described = options.reflected(Reflection::new(client, query_options), target);
+            let described = options.query_reflection(Reflection::new(client, query_options), target);
             match terminal::block_on(described)? {
                 Ok(Some(set)) => {
                     let source = SchemaSource::new(&set, "the server's own description")?;
                     let types = options.types(&source, target)?;
-                    return Ok(Self::described(client, target, options, types));
+                    return Ok(Self::with_description(client, target, options, types));
                 }
                 // The call itself will report that there is no connection.
                 Err(error) if !matches!(error.code(), Code::Unimplemented | Code::Unavailable) => {
@@ -223,46 +223,46 @@ impl Translator {
                 Ok(None) | Err(_) => {}
             }
         }
-        Self::built_in(client, target, options)
+        Self::from_built_in(client, target, options)
     }
 
     /// How this client calls `target` on a server of this program's own services.
-    pub(crate) fn built_in(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
+    pub(crate) fn from_built_in(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
         let own = if options.wants_flatbuffers(client) {
             built_in::flatbuffers(client.protocol(), target)?
         } else {
             None
         };
         Ok(match own {
-            Some(method) => Self::flatbuffers(method),
+            Some(method) => Self::from_flatbuffers(method),
             None => Self::with_types(client, target, options, built_in::types(target), false),
         })
     }
 
     /// How this client calls `target` on a server that does not describe it.
-    pub(crate) fn undescribed(client: &Client, target: &str, options: &Options) -> Self {
+    pub(crate) fn without_description(client: &Client, target: &str, options: &Options) -> Self {
         Self::with_types(client, target, options, Types::standard(target), false)
     }
 
     /// How this client calls `target`, as far as the user's files describe it.
     pub(crate) fn from_files(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
         if let Some(method) = options.files.flatbuffers(client.protocol(), target)? {
-            return Ok(Self::flatbuffers(method));
+            return Ok(Self::from_flatbuffers(method));
         }
-        match options.files.described()? {
+        match options.files.read()? {
             Some(described) => {
-                Ok(Self::described(client, target, options, options.types(&described, target)?))
+                Ok(Self::with_description(client, target, options, options.types(&described, target)?))
             }
             None => Ok(Self::with_types(client, target, options, None, false)),
         }
     }
 
     /// How this client calls `target`, with the description obtained for this call.
-    pub(crate) fn described(client: &Client, target: &str, options: &Options, types: Types) -> Self {
+    pub(crate) fn with_description(client: &Client, target: &str, options: &Options, types: Types) -> Self {
         Self::with_types(client, target, options, Some(types), true)
     }
 
-    fn flatbuffers(method: Method) -> Self {
+    fn from_flatbuffers(method: Method) -> Self {
         Self {
             wire: Format::FlatBuffers,
             types: None,
@@ -289,7 +289,7 @@ impl Translator {
         described: bool,
     ) -> Self {
         let protocol = client.protocol();
-        let called = called(client, target, types.as_ref());
+        let called = wire_name(client, target, types.as_ref());
         let function = !called.as_deref().unwrap_or(target).contains('/');
         if let (None, Some(wire)) = (options.format, client.only_format()) {
             let lacks_schema = false;
@@ -324,7 +324,7 @@ impl Translator {
             && types.is_none()
             && !function
             && matches!(protocol, Protocol::BaiduStd | Protocol::Grpc);
-        let (wire, signature) = (format(wire, protocol), options.types.clone());
+        let (wire, signature) = (to_format(wire, protocol), options.types.clone());
         Self { wire, types, signature, described, function, fbs: None, called, lacks_schema }
     }
 
@@ -371,7 +371,7 @@ impl Translator {
     }
 
     /// Encodes a request.
-    pub(crate) fn request(&self, argument: &[u8]) -> Result<Body, Failure> {
+    pub(crate) fn encode_request(&self, argument: &[u8]) -> Result<Body, Failure> {
         let trimmed = argument.trim_ascii();
         // Some editors begin a file with a mark of its encoding.
         let argument = match trimmed.strip_prefix(BYTE_ORDER_MARK).unwrap_or(trimmed) {
@@ -404,10 +404,10 @@ impl Translator {
             (None, Format::Json(_)) => {
                 json::checked(argument).map_err(json::no_json)?.to_owned().into_bytes()
             }
-            (None, Format::RestRpc) => return self.cpp(argument),
-            (None, Format::MessagePackArray) => return arguments(argument),
-            (None, Format::MessagePack) => plain_msgpack(argument)?.into(),
-            (None, Format::StructPack) => self.packed(argument)?,
+            (None, Format::RestRpc) => return self.encode_cpp(argument),
+            (None, Format::MessagePackArray) => return encode_arguments(argument),
+            (None, Format::MessagePack) => encode_msgpack(argument)?.into(),
+            (None, Format::StructPack) => self.encode_struct_pack(argument)?,
             (None, Format::Gob) => gob::from_json(argument).map_err(|error| unsendable(&error))?,
             (None, _) if argument == b"{}" => Vec::new(),
             (None, wire) => return Err(undescribed(wire)),
@@ -422,21 +422,21 @@ impl Translator {
     }
 
     /// Fields of a reply that the description lacks, and that the decoded reply lacks therefore.
-    pub(crate) fn undeclared(&self, body: &Body) -> Vec<String> {
+    pub(crate) fn undeclared_fields(&self, body: &Body) -> Vec<String> {
         let types = self.types(body.format).filter(|_| self.wire != Format::Raw);
         types.map(|types| types.undeclared(body.format, &body.bytes)).unwrap_or_default()
     }
 
     /// Decodes a reply into readable text, usually JSON.
-    pub(crate) fn reply(&self, body: &Body) -> Result<String, Failure> {
+    pub(crate) fn decode_reply(&self, body: &Body) -> Result<String, Failure> {
         let bytes = &body.bytes;
         if let Some(method) = &self.fbs {
             return Ok(json::pretty(&method.reply(bytes)?));
         }
         match (self.types(body.format), body.format) {
             (_, Format::Raw | Format::Other(_)) => Ok(readable(bytes)),
-            (Some(types), format) => pretty(&types.decode_response(format, bytes)?),
-            (None, Format::Json(_)) => pretty(bytes),
+            (Some(types), format) => format_json(&types.decode_response(format, bytes)?),
+            (None, Format::Json(_)) => format_json(bytes),
             (None, Format::RestRpc) => Ok(cpp::reply(self.signature.as_ref(), bytes)?),
             (None, Format::MessagePack | Format::MessagePackArray) if bytes.is_empty() => {
                 Ok("null".to_owned())
@@ -448,7 +448,7 @@ impl Translator {
             (None, Format::StructPack) => {
                 let value = struct_pack::read(self.signature.as_ref(), bytes);
                 let value = value.map_err(|error| unreadable(&error))?;
-                value.map_or_else(|| Ok(readable(bytes)), |value| pretty(value.to_string().as_bytes()))
+                value.map_or_else(|| Ok(readable(bytes)), |value| format_json(value.to_string().as_bytes()))
             }
             (None, Format::Gob) => {
                 let text = gob::to_json(bytes).map_err(|error| unreadable(&error))?;
@@ -460,7 +460,7 @@ impl Translator {
 }
 
 impl Translator {
-    fn cpp(&self, argument: &[u8]) -> Result<Body, Failure> {
+    fn encode_cpp(&self, argument: &[u8]) -> Result<Body, Failure> {
         cpp::request(self.signature.as_ref(), argument).map_err(|error| match argument {
             [b'{', ..] if self.signature.is_none() => Failure::new(error.text()).with_hint(
                 "write the members as a list in their order and name their types, as in --types \
@@ -470,7 +470,7 @@ impl Translator {
         })
     }
 
-    fn packed(&self, argument: &[u8]) -> Result<Vec<u8>, Failure> {
+    fn encode_struct_pack(&self, argument: &[u8]) -> Result<Vec<u8>, Failure> {
         let value = serde_json::from_slice(argument).map_err(no_json)?;
         let signature = self.signature.as_ref().ok_or_else(|| {
             Failure::new("the types of the arguments are unknown")
@@ -486,7 +486,7 @@ impl Translator {
 ///
 /// gRPC and baidu_std use the full name of a service, of which the user may have omitted the package. If a name has no
 /// slash, its last part is the method; rest_rpc functions may have dots in their names.
-fn called(client: &Client, target: &str, types: Option<&Types>) -> Option<String> {
+fn wire_name(client: &Client, target: &str, types: Option<&Types>) -> Option<String> {
     let protocol = client.protocol();
     let full = types.and_then(|types| types.full_name.as_deref());
     let called = match (protocol, full) {
@@ -501,16 +501,16 @@ fn called(client: &Client, target: &str, types: Option<&Types>) -> Option<String
 }
 
 /// The arguments of a function of rest_rpc: a list of them, a single one, or none.
-fn arguments(argument: &[u8]) -> Result<Body, Failure> {
+fn encode_arguments(argument: &[u8]) -> Result<Body, Failure> {
     let (positional, argument) = match argument {
         b"null" => (true, &b"[]"[..]),
         list => (list.starts_with(b"["), list),
     };
-    Ok(Body { positional, ..Body::new(Format::MessagePackArray, plain_msgpack(argument)?) })
+    Ok(Body { positional, ..Body::new(Format::MessagePackArray, encode_msgpack(argument)?) })
 }
 
 /// Converts a user's format to the protocol's variant of it.
-fn format(wire: Wire, protocol: Protocol) -> Format {
+fn to_format(wire: Wire, protocol: Protocol) -> Format {
     match wire {
         Wire::Protobuf => Format::Protobuf,
         Wire::Json if matches!(protocol, Protocol::Rpcx | Protocol::NetRpc) => Format::Json(Json::Go),
@@ -530,7 +530,7 @@ fn format(wire: Wire, protocol: Protocol) -> Format {
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-fn plain_msgpack(argument: &[u8]) -> Result<Bytes, Failure> {
+fn encode_msgpack(argument: &[u8]) -> Result<Bytes, Failure> {
     let value: serde_json::Value = serde_json::from_slice(argument).map_err(no_json)?;
     let body = Serde::encode(&value, Format::MessagePack, None);
     body.map_err(|status: Status| unsendable(&status.message()))
@@ -540,7 +540,7 @@ fn unsendable(error: &dyn std::fmt::Display) -> Failure {
     Failure::new(format!("the argument cannot be sent: {error}"))
 }
 
-fn pretty(bytes: &[u8]) -> Result<String, Failure> {
+fn format_json(bytes: &[u8]) -> Result<String, Failure> {
     Ok(json::checked(bytes).map(json::pretty).map_err(|error| unreadable(&error))?)
 }
 

@@ -12,7 +12,7 @@ use crate::terminal;
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Name of the project and of its new directory: letters, digits, - and _
-    #[arg(value_name = "NAME", value_parser = name)]
+    #[arg(value_name = "NAME", value_parser = parse_name)]
     name: String,
     /// A service declared in a .proto [default]
     #[arg(long, conflicts_with = "functions")]
@@ -72,7 +72,7 @@ impl Options {
 }
 
 /// Checks that the name is a valid package name and collides with nothing that the project uses.
-fn name(text: &str) -> Result<String, String> {
+fn parse_name(text: &str) -> Result<String, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if !text.starts_with(|c: char| c.is_ascii_alphabetic()) || !text.chars().all(is_plain) {
         return Err("want a letter, and then letters, digits, - and _".to_owned());

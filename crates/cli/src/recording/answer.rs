@@ -23,29 +23,29 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// A recorded answer. `declared` is the response message, if it is known.
-    pub(crate) fn from_recording(outcome: &Outcome, declared: Option<&Message>) -> Self {
+    pub(crate) fn from_outcome(outcome: &Outcome, declared: Option<&Message>) -> Self {
         let status = match &outcome.failure {
             None if outcome.closed => "closed".to_owned(),
             None => "ok".to_owned(),
-            Some(failure) => numbered(&failure.code, failure.number),
+            Some(failure) => format_status(&failure.code, failure.number),
         };
         let body = outcome.response.as_ref().filter(|message| message.omitted.is_empty());
-        let body = body.and_then(|message| Some(tree(message.format?, &message.body, declared)));
+        let body = body.and_then(|message| Some(decode(message.format?, &message.body, declared)));
         let reason = outcome.failure.as_ref().map(|failure| failure.message.clone());
         Self { status, reason, body, attachment: outcome.attachment.clone() }
     }
 
     /// An answer of a server.
-    pub(crate) fn from_result(answer: &Result<Response<Body>, Status>, declared: Option<&Message>) -> Self {
+    pub(crate) fn from_response(answer: &Result<Response<Body>, Status>, declared: Option<&Message>) -> Self {
         match answer {
             Ok(response) => Self {
                 status: "ok".to_owned(),
                 reason: None,
-                body: Some(tree(response.message.format, &response.message.bytes, declared)),
+                body: Some(decode(response.message.format, &response.message.bytes, declared)),
                 attachment: response.attachment.clone(),
             },
             Err(status) => Self {
-                status: numbered(status.code().as_str(), status.number()),
+                status: format_status(status.code().as_str(), status.number()),
                 reason: Some(status.message().to_owned()),
                 body: None,
                 attachment: Bytes::new(),
@@ -78,11 +78,11 @@ impl Answer {
     }
 }
 
-fn tree(format: Format, bytes: &[u8], declared: Option<&Message>) -> Value {
+fn decode(format: Format, bytes: &[u8], declared: Option<&Message>) -> Value {
     Value::decode_or_bytes(format, bytes, declared)
 }
 
-fn numbered(code: &str, number: Option<i32>) -> String {
+fn format_status(code: &str, number: Option<i32>) -> String {
     match number {
         None => code.to_owned(),
         Some(number) => format!("{code} ({number})"),

@@ -14,7 +14,7 @@ use polyrpc_record::brpc::{self, ImportedCall, Importer, Numbers};
 use super::files;
 use super::filter::Filter;
 use crate::failure::Failure;
-use crate::terminal::{self, grouped};
+use crate::terminal::{self, format_count, pluralize};
 
 /// Formats of other programs.
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -66,12 +66,12 @@ pub(crate) fn export(options: &Export) -> Result<ExitCode, Failure> {
         Target::BrpcAfter117 => Numbers::After117,
     };
     // The output does not survive a failure: the corrected command would find it in its way.
-    readable(&options.files)?;
+    check_readable(&options.files)?;
     let created = create(&options.out)?;
-    remove_unless_written(&options.out, exported(options, numbers, created))
+    remove_unless_written(&options.out, export_calls(options, numbers, created))
 }
 
-fn exported(options: &Export, numbers: Numbers, file: File) -> Result<ConversionResult, Failure> {
+fn export_calls(options: &Export, numbers: Numbers, file: File) -> Result<ConversionResult, Failure> {
     let mut out = BufWriter::new(file);
     let (mut written, mut refused) = (0, BTreeMap::<String, u64>::new());
     let failed = |error| Failure::system(format!("write {}", options.out.display()), &error);
@@ -88,12 +88,12 @@ fn exported(options: &Export, numbers: Numbers, file: File) -> Result<Conversion
 
 pub(crate) fn import(options: &Import) -> Result<ExitCode, Failure> {
     let Source::Brpc = options.from;
-    readable(&options.files)?;
+    check_readable(&options.files)?;
     let created = create(&options.out)?;
-    remove_unless_written(&options.out, imported(options, created))
+    remove_unless_written(&options.out, import_calls(options, created))
 }
 
-fn imported(options: &Import, file: File) -> Result<ConversionResult, Failure> {
+fn import_calls(options: &Import, file: File) -> Result<ConversionResult, Failure> {
     let failed = |error| Failure::system(format!("write {}", options.out.display()), &error);
     let mut writer = Writer::new(BufWriter::new(file)).map_err(failed)?;
     let mut is_foreign = false;
@@ -137,7 +137,7 @@ struct ConversionResult {
 }
 
 /// Fails if an input cannot be opened.
-fn readable(paths: &[PathBuf]) -> Result<(), Failure> {
+fn check_readable(paths: &[PathBuf]) -> Result<(), Failure> {
     paths.iter().try_for_each(|path| match File::open(path) {
         Ok(_) => Ok(()),
         Err(error) => Err(Failure::system(format!("read {}", path.display()), &error)),
@@ -156,9 +156,9 @@ fn remove_unless_written(
     let ConversionResult { what, written, refused, is_foreign } = finished?;
     for (why, calls) in refused {
         let were = if calls == 1 { "call was" } else { "calls were" };
-        terminal::print_error(format_args!("warning: {} {were} left out: {why}", grouped(calls)));
+        terminal::print_error(format_args!("warning: {} {were} left out: {why}", format_count(calls)));
     }
-    terminal::print(&format!("{what} {} call{}", grouped(written), if written == 1 { "" } else { "s" }))?;
+    terminal::print(&format!("{what} {}", pluralize(written, "call")))?;
     Ok(if written == 0 || is_foreign { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn for_each_call(
 ) -> Result<Read, Failure> {
     let mut read = Read::default();
     for path in paths {
-        let mut reader = open(path)?;
+        let mut reader = open_reader(path)?;
         loop {
             let entry =
                 reader.next_entry().map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
@@ -62,19 +62,19 @@ impl Default for Read {
     }
 }
 
-fn open(path: &Path) -> Result<Reader<BufReader<File>>, Failure> {
-    Reader::new(BufReader::new(file(path)?)).map_err(|error| {
+fn open_reader(path: &Path) -> Result<Reader<BufReader<File>>, Failure> {
+    Reader::new(BufReader::new(open_file(path)?)).map_err(|error| {
         let failure = Failure::new(format!("{}: {error}", path.display()));
         failure.with_hint("files of brpc's rpc_dump are read by `polyrpc recording import --from brpc`")
     })
 }
 
 /// The index of a complete recording.
-pub(crate) fn index(path: &Path) -> Result<Option<Index>, Failure> {
-    let read = Index::read(file(path)?);
+pub(crate) fn read_index(path: &Path) -> Result<Option<Index>, Failure> {
+    let read = Index::read(open_file(path)?);
     read.map_err(|error| Failure::system(format!("read {}", path.display()), &error))
 }
 
-fn file(path: &Path) -> Result<File, Failure> {
+fn open_file(path: &Path) -> Result<File, Failure> {
     File::open(path).map_err(|error| Failure::system(format!("read {}", path.display()), &error))
 }

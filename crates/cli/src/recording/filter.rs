@@ -13,7 +13,7 @@ pub(crate) struct Filter {
     #[arg(long = "method", value_name = "GLOB")]
     methods: Vec<String>,
     /// Only calls of this protocol, for example `rpcx`
-    #[arg(long, value_name = "NAME", value_parser = url::protocol)]
+    #[arg(long, value_name = "NAME", value_parser = url::parse_protocol)]
     protocol: Option<Protocol>,
     /// Only calls that failed
     #[arg(long)]

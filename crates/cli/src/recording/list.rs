@@ -10,7 +10,7 @@ use polyrpc_record::Loss;
 use super::files;
 use super::filter::Filter;
 use crate::failure::Failure;
-use crate::terminal::{self, grouped};
+use crate::terminal::{self, format_count};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -27,7 +27,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         (counts.0, counts.1) = (counts.0 + calls, counts.1 + failures);
     };
     for path in &options.files {
-        match files::index(path)? {
+        match files::read_index(path)? {
             Some(index) => {
                 loss.add(&index.loss);
                 let listed: u64 = index.methods.iter().map(|method| method.calls).sum();
@@ -56,14 +56,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     }
     let mut lines = vec![format!("{:>12} {:>10}  {:<10} METHOD", "CALLS", "FAILED", "PROTOCOL")];
     for ((name, protocol), (calls, failures)) in &methods {
-        lines.push(format!("{:>12} {:>10}  {protocol:<10} {name}", grouped(*calls), grouped(*failures)));
+        let (calls, failures) = (format_count(*calls), format_count(*failures));
+        lines.push(format!("{calls:>12} {failures:>10}  {protocol:<10} {name}"));
     }
     if loss.calls() > 0 {
         let Loss { queue_full, method_limit, not_written, .. } = loss;
         lines.push(format!(
             "{} calls are not in the recordings: the queue was full for {queue_full}, {method_limit} were above the \
              limit of their method, {not_written} could not be written",
-            grouped(loss.calls())
+            format_count(loss.calls())
         ));
     }
     terminal::print(&lines.join("\n"))?;

@@ -26,7 +26,7 @@ pub(crate) struct RecordOptions {
     #[arg(long, requires = "record")]
     record_failures: bool,
     /// Record every call that takes at least this long, whatever the share
-    #[arg(long, value_name = "TIME", requires = "record", value_parser = terminal::duration)]
+    #[arg(long, value_name = "TIME", requires = "record", value_parser = terminal::parse_duration)]
     record_slow: Option<Duration>,
     /// Record at most this number of calls of a method in a second
     #[arg(long, value_name = "N", requires = "record")]
@@ -46,7 +46,7 @@ pub(crate) struct RecordOptions {
 impl RecordOptions {
     /// Opens the recording, if one is requested, with its redaction. `schemas`: serialized descriptor sets of
     /// the server's methods.
-    pub(crate) fn recorder(
+    pub(crate) fn open_recorder(
         &self,
         schemas: &[&'static [u8]],
     ) -> Result<Option<(Recorder, Redaction)>, Failure> {

@@ -46,17 +46,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         let described = described
             .as_ref()
             .filter(|described| schemas.messages(&call).is_none() && described.declare(&mut call));
-        let text = shown(described.map_or(schemas, DescribedMessages::messages), &call, options.json);
+        let text = format_call(described.map_or(schemas, DescribedMessages::messages), &call, options.json);
         is_any = true;
         left -= 1;
         // The reader has closed the pipe: that is not a failure.
         Ok(terminal::print(&text)? && left > 0)
     })?;
-    Ok(selected(is_any, &options.filter))
+    Ok(report_selection(is_any, &options.filter))
 }
 
 /// The exit code. A name that selects nothing is probably misspelled.
-pub(crate) fn selected(is_any: bool, filter: &Filter) -> ExitCode {
+pub(crate) fn report_selection(is_any: bool, filter: &Filter) -> ExitCode {
     if is_any || !filter.has_name() {
         return ExitCode::SUCCESS;
     }
@@ -65,12 +65,12 @@ pub(crate) fn selected(is_any: bool, filter: &Filter) -> ExitCode {
 }
 
 /// A call, in a line of JSON or in several lines.
-pub(crate) fn shown(schemas: &DeclaredMessages, call: &Call, json: bool) -> String {
-    if json { as_json(schemas, call).to_string() } else { as_text(schemas, call) }
+pub(crate) fn format_call(schemas: &DeclaredMessages, call: &Call, json: bool) -> String {
+    if json { to_json(schemas, call).to_string() } else { to_text(schemas, call) }
 }
 
 /// A call in several lines.
-fn as_text(schemas: &DeclaredMessages, call: &Call) -> String {
+fn to_text(schemas: &DeclaredMessages, call: &Call) -> String {
     let ended = match (&call.outcome, call.failure()) {
         (None, _) if call.side == Side::Capture && !call.took.is_zero() => {
             "the answer was not read".to_owned()
@@ -79,7 +79,7 @@ fn as_text(schemas: &DeclaredMessages, call: &Call) -> String {
         (_, Some(failure)) if failure.message.is_empty() => {
             format!("{} (its text is not in the recording)", failure.code)
         }
-        (_, Some(failure)) => format!("{}: {}", failure.code, one_line(&failure.message)),
+        (_, Some(failure)) => format!("{}: {}", failure.code, to_one_line(&failure.message)),
         (Some(outcome), None) if outcome.closed => "the connection was closed".to_owned(),
         (Some(_), None) => "ok".to_owned(),
     };
@@ -94,7 +94,7 @@ fn as_text(schemas: &DeclaredMessages, call: &Call) -> String {
         timestamp(call.arrival).as_deref().unwrap_or("-"),
         call.side.as_str(),
         call.protocol,
-        one_line(&call.full_name()),
+        to_one_line(&call.full_name()),
     )];
     put_fields(&mut lines, '>', &call.metadata);
     put_message(&mut lines, '>', call.request.as_ref(), schemas.request(call));
@@ -119,7 +119,7 @@ fn as_text(schemas: &DeclaredMessages, call: &Call) -> String {
 fn put_fields(lines: &mut Vec<String>, arrow: char, fields: &[Field]) {
     for field in fields {
         let value = if field.removed { "(removed)".to_owned() } else { readable(&field.value) };
-        put_lines(lines, arrow, &format!("{}: {value}", one_line(&field.name)));
+        put_lines(lines, arrow, &format!("{}: {value}", to_one_line(&field.name)));
     }
 }
 
@@ -144,7 +144,7 @@ fn put_lines(lines: &mut Vec<String>, arrow: char, text: &str) {
 }
 
 /// A text in one line, with what a terminal would obey escaped. Quotation marks need no escapes here.
-fn one_line(text: &str) -> String {
+fn to_one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -161,7 +161,7 @@ fn put_bytes(lines: &mut Vec<String>, arrow: char, attachment: &[u8]) {
     }
 }
 
-fn as_json(schemas: &DeclaredMessages, call: &Call) -> serde_json::Value {
+fn to_json(schemas: &DeclaredMessages, call: &Call) -> serde_json::Value {
     let message = |message: Option<&Message>, tree: Option<Result<Value, Undecodable>>| {
         let message = message?;
         Some(match tree? {
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn text_from_a_peer_stays_in_its_line_without_escapes_of_quotes() {
-        assert_eq!(one_line("can't \"x\"\n\u{1b}[1m"), r#"can't "x"\n\u{1b}[1m"#);
+        assert_eq!(to_one_line("can't \"x\"\n\u{1b}[1m"), r#"can't "x"\n\u{1b}[1m"#);
         let mut lines = Vec::new();
         put_lines(&mut lines, '<', "+1.0ms 00000000  00\n00000010  01");
         assert_eq!(lines, ["  < +1.0ms 00000000  00", "  < 00000010  01"]);

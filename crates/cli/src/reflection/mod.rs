@@ -7,4 +7,4 @@ mod url;
 pub(crate) use polyrpc_transform::Reflection;
 
 pub(crate) use trace::Trace;
-pub(crate) use url::by_grpc;
+pub(crate) use url::grpc_url;

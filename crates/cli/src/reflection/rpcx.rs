@@ -58,7 +58,7 @@ impl Program {
             let Some(declared) = line.strip_prefix("type ").or_else(|| line.strip_prefix("func ")) else {
                 continue;
             };
-            if let Some((service, method)) = method(declared) {
+            if let Some((service, method)) = parse_method(declared) {
                 program.add(service, method);
             } else if let Some(name) = declared.strip_suffix("struct {").map(str::trim) {
                 let fields: Vec<_> =
@@ -127,7 +127,7 @@ impl Method {
 }
 
 /// `(s *Arith) Mul(ctx context.Context, arg *Args, reply *Reply) error {`
-fn method(declared: &str) -> Option<(&str, Method)> {
+fn parse_method(declared: &str) -> Option<(&str, Method)> {
     let (receiver, rest) = declared.strip_prefix("(s *")?.split_once(") ")?;
     let (name, arguments) = rest.split_once('(')?;
     let (_, arguments) = arguments.split_once("arg *")?;

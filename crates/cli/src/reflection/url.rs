@@ -5,7 +5,7 @@ use polyrpc::client::registry_url;
 use crate::url::Url;
 
 /// Returns the gRPC URL of the server of a URL: servers of several protocols serve them on one port.
-pub(crate) fn by_grpc(text: &str) -> Option<String> {
+pub(crate) fn grpc_url(text: &str) -> Option<String> {
     let url = Url::parse(text)?;
     let mut other = match (&url.registry, url.server()) {
         // The parameters of the registry stay.
@@ -45,7 +45,7 @@ mod tests {
             ("rpcx://h", None),
             ("h:1", None),
         ] {
-            assert_eq!(by_grpc(url).as_deref(), by, "{url}");
+            assert_eq!(grpc_url(url).as_deref(), by, "{url}");
         }
     }
 }

@@ -46,8 +46,8 @@ fn replay(options: &Options, url: &str) -> Result<ExitCode, Failure> {
         true => outcome.to_json().to_string(),
         false => outcome.to_text(),
     };
-    terminal::print(&terminal::escaped(&text))?;
-    if outcome.reached_nobody() {
+    terminal::print(&terminal::escape(&text))?;
+    if outcome.has_reached_nobody() {
         return Err(Failure::new("no call reached the server: there was no connection"));
     }
     if outcome.sent > 0 && outcome.compared == 0 && !options.no_compare {

@@ -56,10 +56,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", conflicts_with = "serve")]
     pub(super) stop_failures: Option<u64>,
     /// Stop once the 99th percentile of the latency, after 100 calls, is above this
-    #[arg(long, value_name = "TIME", value_parser = terminal::duration, conflicts_with = "serve")]
+    #[arg(long, value_name = "TIME", value_parser = terminal::parse_duration, conflicts_with = "serve")]
     pub(super) stop_p99: Option<Duration>,
     /// Stop after this time
-    #[arg(long, value_name = "TIME", value_parser = terminal::duration, conflicts_with = "serve")]
+    #[arg(long, value_name = "TIME", value_parser = terminal::parse_duration, conflicts_with = "serve")]
     pub(super) stop_after: Option<Duration>,
     /// Print the result as JSON
     #[arg(long, conflicts_with = "serve")]
@@ -103,35 +103,35 @@ impl RuleOptions {
         for text in &self.unordered {
             let (path, key) =
                 text.split_once('=').map_or((text.as_str(), None), |(path, key)| (path, Some(key)));
-            rules = rules.unordered(parsed("unordered", path)?, key);
+            rules = rules.unordered(parse_path("unordered", path)?, key);
         }
         for text in &self.tolerance {
-            let (path, most) = pair("tolerance", text)?;
+            let (path, most) = parse_pair("tolerance", text)?;
             let most: f64 =
                 most.parse().map_err(|_| Failure::new(format!("--tolerance: `{most}` is not a number")))?;
             rules = rules.tolerance(path, most);
         }
         for text in &self.regex {
-            let (path, pattern) = pair("regex", text)?;
+            let (path, pattern) = parse_pair("regex", text)?;
             rules = rules.pattern(path, pattern).map_err(|why| Failure::new(format!("--regex: {why}")))?;
         }
         for text in &self.rename {
-            let (path, name) = pair("rename", text)?;
+            let (path, name) = parse_pair("rename", text)?;
             rules = rules.rename(path, name);
         }
         Ok(rules)
     }
 }
 
-fn parsed(option: &str, path: &str) -> Result<Path, Failure> {
+fn parse_path(option: &str, path: &str) -> Result<Path, Failure> {
     path.parse().map_err(|why| Failure::new(format!("--{option}: {why}")))
 }
 
-fn pair<'t>(option: &str, text: &'t str) -> Result<(Path, &'t str), Failure> {
+fn parse_pair<'t>(option: &str, text: &'t str) -> Result<(Path, &'t str), Failure> {
     let (path, value) = text
         .split_once('=')
         .ok_or_else(|| Failure::new(format!("--{option}: `{text}` is not PATH=VALUE")))?;
-    Ok((parsed(option, path)?, value))
+    Ok((parse_path(option, path)?, value))
 }
 
 const EXAMPLES: &str = "\

@@ -43,7 +43,7 @@ impl Plan {
             return Err(Failure::new("there is no call to replay"));
         }
         calls.sort_by_key(|call| call.arrival);
-        let plan = Self { due: due(options, &calls)?, calls, declared: read.schemas, left_out };
+        let plan = Self { due: due_times(options, &calls)?, calls, declared: read.schemas, left_out };
         plan.check_safety(options)?;
         Ok(plan)
     }
@@ -104,12 +104,12 @@ impl Plan {
 /// Says how many calls are left out, by the reason.
 fn warn(left_out: &BTreeMap<impl fmt::Display, u64>) {
     for (reason, count) in left_out.iter().take(MAX_REASONS) {
-        let calls = terminal::counted(*count, "call");
+        let calls = terminal::pluralize(*count, "call");
         terminal::print_error(format_args!("warning: {calls} left out: {reason}"));
     }
     let others: u64 = left_out.values().skip(MAX_REASONS).sum();
     if others > 0 {
-        let calls = terminal::counted(others, "call");
+        let calls = terminal::pluralize(others, "call");
         terminal::print_error(format_args!("warning: {calls} left out for other reasons"));
     }
 }
@@ -135,7 +135,7 @@ fn reason_against(call: &Call) -> Option<&'static str> {
     }
 }
 
-fn due(options: &Options, calls: &[Call]) -> Result<Vec<Duration>, Failure> {
+fn due_times(options: &Options, calls: &[Call]) -> Result<Vec<Duration>, Failure> {
     let first = calls.first().map_or(0, |call| call.arrival);
     if options.max {
         return Ok(vec![Duration::ZERO; calls.len()]);
@@ -144,17 +144,17 @@ fn due(options: &Options, calls: &[Call]) -> Result<Vec<Duration>, Failure> {
         if !(rate > 0.0 && rate.is_finite()) {
             return Err(Failure::new("--rate must be above 0"));
         }
-        return (0..calls.len()).map(|n| seconds(n as f64 / rate)).collect();
+        return (0..calls.len()).map(|n| to_duration(n as f64 / rate)).collect();
     }
     if !(options.speed > 0.0 && options.speed.is_finite()) {
         return Err(
             Failure::new("--speed must be above 0").with_hint("--max sends the calls as fast as possible")
         );
     }
-    calls.iter().map(|call| seconds((call.arrival - first) as f64 / 1e9 / options.speed)).collect()
+    calls.iter().map(|call| to_duration((call.arrival - first) as f64 / 1e9 / options.speed)).collect()
 }
 
-fn seconds(seconds: f64) -> Result<Duration, Failure> {
+fn to_duration(seconds: f64) -> Result<Duration, Failure> {
     Duration::try_from_secs_f64(seconds)
         .map_err(|_| Failure::new("the calls would take longer than a clock can count"))
 }

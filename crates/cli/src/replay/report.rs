@@ -8,7 +8,7 @@ use polyrpc_record::compare::Difference;
 use serde_json::json;
 
 use super::plan::Plan;
-use crate::terminal::{counted, grouped};
+use crate::terminal::{format_count, pluralize};
 
 /// What came of the calls.
 #[derive(Debug, Clone, Default)]
@@ -62,7 +62,7 @@ impl Outcome {
         self.compared += 1;
         self.different += u64::from(!found.is_empty());
         for difference in found {
-            let key = (name.to_owned(), pattern(&difference.path));
+            let key = (name.to_owned(), to_pattern(&difference.path));
             if self.differences.len() < MOST || self.differences.contains_key(&key) {
                 let entry = self.differences.entry(key).or_insert_with(|| (0, difference.to_string()));
                 entry.0 += 1;
@@ -71,7 +71,7 @@ impl Outcome {
     }
 
     /// Whether there was no connection for any call: that says nothing about the answers.
-    pub(super) fn reached_nobody(&self) -> bool {
+    pub(super) fn has_reached_nobody(&self) -> bool {
         self.sent > 0 && self.unconnected == self.sent
     }
 
@@ -90,13 +90,13 @@ impl Outcome {
         let seconds = self.lasted.as_secs_f64();
         let mut lines = vec![format!(
             "{} of {} sent in {seconds:.1} s, {:.0} a second; {} failed",
-            grouped(self.sent),
-            counted(self.planned, "call"),
+            format_count(self.sent),
+            pluralize(self.planned, "call"),
             self.sent as f64 / seconds.max(1e-9),
-            grouped(self.failed)
+            format_count(self.failed)
         )];
         if self.left_out > 0 {
-            lines.push(format!("left out of the recording: {}", counted(self.left_out, "call")));
+            lines.push(format!("left out of the recording: {}", pluralize(self.left_out, "call")));
         }
         if let Some(reason) = self.stopped {
             lines.push(format!("stopped: {reason}"));
@@ -109,19 +109,19 @@ impl Outcome {
         }
         lines.extend(histogram(&sorted));
         for (failure, count) in &self.failures {
-            lines.push(format!("{:>8} × {failure}", grouped(*count)));
+            lines.push(format!("{:>8} × {failure}", format_count(*count)));
         }
         if self.compared > 0 {
             let equal = self.compared - self.different;
             lines.push(format!(
                 "{} answers are as recorded, {} differ",
-                grouped(equal),
-                grouped(self.different)
+                format_count(equal),
+                format_count(self.different)
             ));
         }
         for ((name, path), (count, sample)) in &self.differences {
             let path = if path.is_empty() { "the message" } else { path };
-            lines.push(format!("{:>8} × {name} {path}, as in: {sample}", grouped(*count)));
+            lines.push(format!("{:>8} × {name} {path}, as in: {sample}", format_count(*count)));
         }
         lines.join("\n")
     }
@@ -152,7 +152,7 @@ fn is_unconnected(status: &Status) -> bool {
 }
 
 /// A path without the positions of elements, so that all elements of a list count as one field.
-fn pattern(path: &str) -> String {
+fn to_pattern(path: &str) -> String {
     let parts = path.split('.').map(|part| if part.parse::<u64>().is_ok() { "*" } else { part });
     parts.collect::<Vec<_>>().join(".")
 }
@@ -180,7 +180,7 @@ fn histogram(sorted: &[Duration]) -> Vec<String> {
         format!(
             "  < {:>9} {:>9} {bar}",
             format!("{:.0?}", Duration::from_micros(2 << power)),
-            grouped(*count)
+            format_count(*count)
         )
     };
     counts.iter().map(line).collect()
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn elements_of_a_list_count_as_one_field() {
-        assert_eq!(pattern("items.3.price"), "items.*.price");
-        assert_eq!(pattern(""), "");
+        assert_eq!(to_pattern("items.3.price"), "items.*.price");
+        assert_eq!(to_pattern(""), "");
     }
 }

@@ -138,8 +138,8 @@ impl Shared {
         let found = match (&call.outcome, self.compares) {
             (Some(recorded), true) if !call.oneway => {
                 let declared = self.outputs.get(&name);
-                let recorded = Answer::from_recording(recorded, declared);
-                Some(recorded.differences(&self.rules, &Answer::from_result(&answer, declared)))
+                let recorded = Answer::from_outcome(recorded, declared);
+                Some(recorded.differences(&self.rules, &Answer::from_response(&answer, declared)))
             }
             _ => None,
         };

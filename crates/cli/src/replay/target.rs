@@ -77,7 +77,7 @@ impl Target {
         if !matches!(capabilities.metadata, MetadataSupport::Carried(_)) {
             return Metadata::new();
         }
-        let mut metadata = onward(fields);
+        let mut metadata = to_call_metadata(fields);
         if !capabilities.has_fields() {
             // One value a key.
             metadata.dedup_keep_last();
@@ -118,7 +118,7 @@ pub(super) fn schemas(options: &Options, plan: &Plan) -> Result<Schemas, Failure
     Ok(schemas)
 }
 
-fn onward(fields: &[Field]) -> Metadata {
+fn to_call_metadata(fields: &[Field]) -> Metadata {
     let mut metadata = Field::metadata(fields);
     metadata.retain(|name, _| {
         !name.starts_with(':') && !name.starts_with("grpc-") && !OF_CONNECTIONS.contains(&name)

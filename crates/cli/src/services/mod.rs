@@ -30,11 +30,11 @@ pub(crate) const DESCRIPTOR_SETS: [&[u8]; 4] = [
 
 /// A server of all of them.
 pub fn server() -> Server {
-    shared().service(GreeterServer::new(greeter::Doorman)).service(flatbuffers_benchmark())
+    shared_server().service(GreeterServer::new(greeter::Doorman)).service(flatbuffers_benchmark())
 }
 
 /// A server of those that `bench suite` needs too.
-pub(crate) fn shared() -> Server {
+pub(crate) fn shared_server() -> Server {
     Server::new()
         .service(EchoServiceServer::new(echo::Echo))
         .service(ArithServer::new(Calculator))

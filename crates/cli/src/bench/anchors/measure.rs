@@ -37,7 +37,7 @@ pub(super) fn run(
     let mut command = Command::new(program);
     let command = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().map_err(|error| format!("it cannot be started: {error}"))?;
-    let child = kept_within(child, load.length + GRACE);
+    let child = read_within(child, load.length + GRACE);
     meanwhile();
     let output = child.join().map_err(|_| "its thread panicked")?.map_err(|error| error.to_string())?;
     let cpu = cpu_of_children()?.saturating_sub(before);
@@ -45,7 +45,7 @@ pub(super) fn run(
 }
 
 /// Reads the output of a process until its end, and ends it if that is too late.
-fn kept_within(
+fn read_within(
     mut child: Child,
     most: Duration,
 ) -> thread::JoinHandle<std::io::Result<std::process::Output>> {
@@ -120,16 +120,16 @@ impl Cores {
 
     /// Starts a process on the server's core.
     pub(super) fn for_server<T>(&self, start: impl FnOnce() -> T) -> T {
-        self.within(&self.server, start)
+        self.run_within(&self.server, start)
     }
 
     /// Runs tools on the other cores.
     pub(super) fn for_tools<T>(&self, run: impl FnOnce() -> T) -> T {
-        self.within(&self.tools, run)
+        self.run_within(&self.tools, run)
     }
 
     /// A process inherits the cores of the thread that starts it.
-    fn within<T>(&self, set: &CpuSet, run: impl FnOnce() -> T) -> T {
+    fn run_within<T>(&self, set: &CpuSet, run: impl FnOnce() -> T) -> T {
         // Without the permission the kernel places them.
         let _ = sched_setaffinity(None, set);
         let result = run();

@@ -34,17 +34,17 @@ use crate::terminal;
 #[command(after_help = HELP)]
 pub(super) struct Options {
     /// Only these tools: polyrpc, clock-at-send, ghz, h2load, wrk, oha
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = known)]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = parse_tool)]
     tools: Vec<String>,
     /// Location of a tool that is not in PATH, as NAME=FILE; clock-at-send is this program built with that feature; may
     /// be repeated
-    #[arg(long, value_name = "NAME=FILE", value_parser = path)]
+    #[arg(long, value_name = "NAME=FILE", value_parser = parse_tool_path)]
     path: Vec<(String, PathBuf)>,
     /// Target rate in calls per second, as in 40000 or 40k
-    #[arg(long, value_name = "RATE", default_value = "40k", value_parser = whole_rate)]
+    #[arg(long, value_name = "RATE", default_value = "40k", value_parser = parse_whole_rate)]
     rate: u32,
     /// Length of each measurement without stalls
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = terminal::duration)]
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = terminal::parse_duration)]
     duration: Duration,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         None => Server::start(),
     }?;
     let bench = Bench { options, server, dir: dir.path() };
-    let measure = || bench.rows();
+    let measure = || bench.measure_rows();
     let rows = match &cores {
         Some(cores) => cores.for_tools(measure),
         None => measure(),
@@ -91,14 +91,14 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn rows(&self) -> Vec<Row> {
+    fn measure_rows(&self) -> Vec<Row> {
         let wanted = |tool: &Tool| {
             self.options.tools.is_empty() || self.options.tools.iter().any(|name| name == tool.name())
         };
-        Tool::ALL.into_iter().filter(wanted).map(|tool| self.row(tool)).collect()
+        Tool::ALL.into_iter().filter(wanted).map(|tool| self.measure_row(tool)).collect()
     }
 
-    fn row(&self, tool: Tool) -> Row {
+    fn measure_row(&self, tool: Tool) -> Row {
         let program = match tool.program(&self.options.path) {
             Ok(program) => program,
             Err(reason) => return Row::missing(tool, reason),
@@ -109,11 +109,11 @@ impl Bench<'_> {
         let (rate, length) = (self.options.rate, self.options.duration);
         let probe = run(Load { rate: None, in_flight: CALLERS, length });
         let rated = run(Load { rate: Some(rate), in_flight: CALLERS, length });
-        Row { tool, missing: None, probe, rated, stalled: self.stalled(tool, &program, place) }
+        Row { tool, missing: None, probe, rated, stalled: self.measure_stalled(tool, &program, place) }
     }
 
     /// A tool without a rate makes the load that it can make.
-    fn stalled(&self, tool: Tool, program: &Path, place: Place<'_>) -> Result<StalledRun, String> {
+    fn measure_stalled(&self, tool: Tool, program: &Path, place: Place<'_>) -> Result<StalledRun, String> {
         let duration = PERIOD * STALLS;
         let planned = Load { rate: Some(STALLED_RATE), in_flight: FEW, length: duration };
         let load = match tool.arguments(planned, place) {
@@ -130,7 +130,7 @@ impl Bench<'_> {
 }
 
 /// Tools take whole numbers of calls per second.
-fn whole_rate(text: &str) -> Result<u32, String> {
+fn parse_whole_rate(text: &str) -> Result<u32, String> {
     let per_second = text.parse::<Rate>()?.calls_per_second();
     match per_second.fract() == 0.0 && (1.0..=MAX_RATE).contains(&per_second) {
         true => Ok(per_second as u32),
@@ -138,16 +138,16 @@ fn whole_rate(text: &str) -> Result<u32, String> {
     }
 }
 
-fn known(text: &str) -> Result<String, String> {
+fn parse_tool(text: &str) -> Result<String, String> {
     match Tool::ALL.iter().any(|tool| tool.name() == text) {
         true => Ok(text.to_owned()),
         false => Err("want polyrpc, clock-at-send, ghz, h2load, wrk or oha".to_owned()),
     }
 }
 
-fn path(text: &str) -> Result<(String, PathBuf), String> {
+fn parse_tool_path(text: &str) -> Result<(String, PathBuf), String> {
     let (name, path) = text.split_once('=').ok_or("want NAME=FILE")?;
-    Ok((known(name)?, path.into()))
+    Ok((parse_tool(name)?, path.into()))
 }
 
 const MAX_RATE: f64 = 1e7;
@@ -172,9 +172,9 @@ mod tests {
 
     #[test]
     fn rates_are_whole_numbers_of_calls_per_second() {
-        assert_eq!((whole_rate("40000"), whole_rate("1.5M")), (Ok(40_000), Ok(1_500_000)));
+        assert_eq!((parse_whole_rate("40000"), parse_whole_rate("1.5M")), (Ok(40_000), Ok(1_500_000)));
         for wrong in ["1.5", "30/m", "0", "11M", "fast"] {
-            assert!(whole_rate(wrong).is_err(), "{wrong}");
+            assert!(parse_whole_rate(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -7,7 +7,7 @@ use super::measure::Ran;
 use super::tool::Tool;
 use crate::bench::selftest::{Check, ExpectedTimes};
 use crate::bench::wake_ups::WakeUps;
-use crate::terminal::{ShortDuration, grouped};
+use crate::terminal::{ShortDuration, format_count};
 
 /// What is known of a tool.
 pub(super) struct Row {
@@ -65,7 +65,7 @@ pub(super) fn markdown(rows: &[Row], asked: u32) -> String {
     let mut text = format!(
         "| tool | protocol | calls per CPU second | CPU/call | {} asked | stalls: p90 | p95 | p99 | mean | checks |\n\
          |---|---|---|---|---|---|---|---|---|---|\n",
-        rate(f64::from(asked))
+        format_rate(f64::from(asked))
     );
     for row in rows {
         // Writing to a string cannot fail.
@@ -96,13 +96,13 @@ fn cells(row: &Row) -> Vec<String> {
     let mut cells = match &row.probe {
         Ok(ran) => {
             let per_call = ran.cpu.as_secs_f64() / ran.reading.calls.max(1) as f64;
-            vec![grouped((1.0 / per_call.max(1e-12)) as u64), format!("{:.2} µs", per_call * 1e6)]
+            vec![format_count((1.0 / per_call.max(1e-12)) as u64), format!("{:.2} µs", per_call * 1e6)]
         }
         Err(reason) => vec![reason.clone(), String::new()],
     };
     cells.push(match &row.rated {
-        Ok(ran) if ran.reading.is_invalid => format!("{}, says INVALID", rate(ran.reading.rate())),
-        Ok(ran) => rate(ran.reading.rate()),
+        Ok(ran) if ran.reading.is_invalid => format!("{}, says INVALID", format_rate(ran.reading.rate())),
+        Ok(ran) => format_rate(ran.reading.rate()),
         Err(reason) => reason.clone(),
     });
     let Ok(StalledRun { ran, .. }) = &row.stalled else {
@@ -112,7 +112,7 @@ fn cells(row: &Row) -> Vec<String> {
     };
     let reading = &ran.reading;
     let said = [reading.p90, reading.p95, reading.p99, reading.mean];
-    cells.extend(said.map(|time| time.map_or_else(|| "not told".to_owned(), time_of)));
+    cells.extend(said.map(|time| time.map_or_else(|| "not told".to_owned(), format_time)));
     let checks = row.checks();
     let failed: Vec<_> =
         checks.iter().filter(|check| !check.passed).map(|check| check.what.as_str()).collect();
@@ -123,12 +123,12 @@ fn cells(row: &Row) -> Vec<String> {
     cells
 }
 
-fn time_of(time: Duration) -> String {
+fn format_time(time: Duration) -> String {
     ShortDuration(time).to_string()
 }
 
-fn rate(per_second: f64) -> String {
-    format!("{}/s", grouped(per_second.round() as u64))
+fn format_rate(per_second: f64) -> String {
+    format!("{}/s", format_count(per_second.round() as u64))
 }
 
 #[cfg(test)]

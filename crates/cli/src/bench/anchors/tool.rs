@@ -66,7 +66,7 @@ impl Tool {
             (Self::Own(_), None) => std::env::current_exe().map_err(|error| error.to_string()),
             (Self::ClockAtSend, None) => Err("not given by --path clock-at-send=FILE".to_owned()),
             (Self::Ghz | Self::H2load | Self::Wrk | Self::Oha { .. }, None) => {
-                found(self.name()).ok_or_else(|| format!("not installed: {}", self.source()))
+                find_program(self.name()).ok_or_else(|| format!("not installed: {}", self.source()))
             }
         }
     }
@@ -111,7 +111,7 @@ impl Tool {
 }
 
 /// A program in the directories of `PATH`.
-fn found(name: &str) -> Option<PathBuf> {
+fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
 }

@@ -24,11 +24,11 @@ pub(super) fn read(text: &str) -> Option<Reading> {
     let totals = lines().find(|line| line.contains(" requests in "))?;
     let (calls, rest) = totals.split_once(" requests in ")?;
     let failed = lines().find_map(|line| line.strip_prefix("Non-2xx or 3xx responses: ")).unwrap_or("0");
-    let at = |name: &str| lines().find_map(|line| time(line.strip_prefix(name)?.trim()));
-    let mean = lines().find_map(|line| time(line.strip_prefix("Latency")?.split_whitespace().next()?));
+    let at = |name: &str| lines().find_map(|line| parse_time(line.strip_prefix(name)?.trim()));
+    let mean = lines().find_map(|line| parse_time(line.strip_prefix("Latency")?.split_whitespace().next()?));
     Some(Reading {
         calls: calls.parse::<u64>().ok()?.checked_sub(failed.trim().parse().ok()?)?,
-        seconds: time(rest.split(',').next()?)?.as_secs_f64(),
+        seconds: parse_time(rest.split(',').next()?)?.as_secs_f64(),
         mean,
         p50: at("50%"),
         p90: at("90%"),
@@ -38,7 +38,7 @@ pub(super) fn read(text: &str) -> Option<Reading> {
     })
 }
 
-fn time(text: &str) -> Option<Duration> {
+fn parse_time(text: &str) -> Option<Duration> {
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic())?;
     let (number, unit) = text.split_at(unit_at);
     let seconds = match unit {

@@ -62,7 +62,7 @@ impl Options {
 }
 
 fn server(options: &Options) -> Server {
-    let server = services::shared().service(greeter(options.heavy)).limits(limits());
+    let server = services::shared_server().service(greeter(options.heavy)).limits(limits());
     match options.protocol.starts_with("fb-rpc") {
         true => server.service(services::flatbuffers_benchmark()),
         false => server.service(services::fields::service()),

@@ -36,7 +36,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let mut results = Results::default();
     let server = Server::start()?;
     for max_in_flight in [10_000, FEW] {
-        results.title(&match max_in_flight {
+        results.print_title(&match max_in_flight {
             FEW => format!("a server that is stopped, with up to {FEW} calls in flight"),
             _ => "a server that is stopped".to_owned(),
         })?;
@@ -48,7 +48,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         let checks = expected.compare(&outcome, noise).into_iter();
         results.add(checks.chain([Check::from_verdict(&outcome, noise)]))?;
     }
-    results.title("a generator that is stopped for 300 ms")?;
+    results.print_title("a generator that is stopped for 300 ms")?;
     results.add([measure_stopped_generator(&server)?])?;
     measure_arrivals(&mut results)?;
     results.finish()
@@ -56,14 +56,14 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
 
 #[cfg(target_os = "linux")]
 fn measure_arrivals(results: &mut Results) -> Result<(), Failure> {
-    results.title("when calls arrive, by the kernel's clock")?;
+    results.print_title("when calls arrive, by the kernel's clock")?;
     results.add(arrivals::check_lag()?)?;
     results.add([arrivals::check_poisson()?])
 }
 
 #[cfg(not(target_os = "linux"))]
 fn measure_arrivals(results: &mut Results) -> Result<(), Failure> {
-    results.title(
+    results.print_title(
         "when calls arrive: not measured, since this program knows the kernel's receive times only on Linux",
     )
 }
@@ -76,7 +76,7 @@ struct Results {
 }
 
 impl Results {
-    fn title(&mut self, text: &str) -> Result<(), Failure> {
+    fn print_title(&mut self, text: &str) -> Result<(), Failure> {
         terminal::print(text).map(drop)
     }
 

@@ -13,7 +13,7 @@ use super::contract::{Contract, LOAD};
 use super::definition::CellPlan;
 use super::peers::Peer;
 use super::program::{NoLine, Output, Program};
-use super::server::{Server, expand, own_program, shown};
+use super::server::{Server, expand, format_command, own_program};
 use crate::bench::directory::PrivateDirectory;
 use crate::failure::Failure;
 
@@ -67,30 +67,30 @@ impl Messages {
     }
 
     /// A file with the request: as JSON for our client, as protobuf for others.
-    fn file(&self, plan: &CellPlan, scheme: &str, is_json: bool) -> Result<PathBuf, String> {
+    fn write_request(&self, plan: &CellPlan, scheme: &str, is_json: bool) -> Result<PathBuf, String> {
         let kind = if is_json { "json" } else { "protobuf" };
         let path = self.directory.path().join(format!("{}-{scheme}-{}.{kind}", plan.contract, plan.size));
         if path.exists() {
             return Ok(path);
         }
         let json = plan.contract.request(plan.size, scheme, LOAD);
-        let bytes = if is_json { json.into_bytes() } else { protobuf(plan.contract, &json)? };
+        let bytes = if is_json { json.into_bytes() } else { encode_protobuf(plan.contract, &json)? };
         fs::write(&path, bytes).map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
         Ok(path)
     }
 
     /// A command for readers: the directory of the messages is gone when they read it.
-    fn shown(&self, words: &[String]) -> String {
-        shown(words).replace(&format!("{}/", self.directory.path().display()), "")
+    fn format_command(&self, words: &[String]) -> String {
+        format_command(words).replace(&format!("{}/", self.directory.path().display()), "")
     }
 }
 
-fn protobuf(contract: Contract, json: &str) -> Result<Vec<u8>, String> {
+fn encode_protobuf(contract: Contract, json: &str) -> Result<Vec<u8>, String> {
     let encode = || {
         // Nothing is called: only the protocol matters for the encoding.
         let client = polyrpc::Client::builder("grpc://127.0.0.1:1").build()?;
         let translator = contract.translator(&client, "grpc", None)?;
-        Ok::<_, Failure>(translator.request(json.as_bytes())?.bytes.to_vec())
+        Ok::<_, Failure>(translator.encode_request(json.as_bytes())?.bytes.to_vec())
     };
     encode().map_err(|failure| failure.to_string())
 }
@@ -103,7 +103,7 @@ pub(super) fn run_polyrpc(
     stop: &Stop,
 ) -> Result<ClientResult, ClientError> {
     let scheme = scheme(&server.url);
-    let message = messages.file(plan, scheme, true).map_err(ClientError::Failed)?;
+    let message = messages.write_request(plan, scheme, true).map_err(ClientError::Failed)?;
     let own = own_program().map_err(ClientError::Failed)?;
     let seconds = |seconds: f64| format!("{}ms", (seconds * 1e3).round());
     let mut words = vec![own, "bench".to_owned(), server.url.clone()];
@@ -121,7 +121,7 @@ pub(super) fn run_polyrpc(
         false => add(&["--connections", &plan.connections.to_string()]),
     }
     add(&["--warmup", &seconds(plan.warmup_s), "--duration", &seconds(plan.window_s)]);
-    let command = messages.shown(&words);
+    let command = messages.format_command(&words);
     words.extend(["--server-pid".to_owned(), server.id().to_string(), "--json".to_owned(), "-".to_owned()]);
     let program = Program::start(Path::new("."), &words, Output::Result).map_err(ClientError::Failed)?;
     let text = read_all(program, plan, stop)?;
@@ -177,7 +177,7 @@ pub(super) fn run_own(
     let failed = |text: String| ClientError::Failed(text);
     let template =
         peer.definition.client.as_deref().ok_or_else(|| failed("it has no client of its own".to_owned()))?;
-    let message = messages.file(plan, "grpc", false).map_err(failed)?;
+    let message = messages.write_request(plan, "grpc", false).map_err(failed)?;
     let mut words = Vec::new();
     for word in expand(template, 0, plan).map_err(failed)? {
         match word.as_str() {
@@ -185,7 +185,7 @@ pub(super) fn run_own(
             _ => words.push(word.replace("{address}", &server.address).replace("{url}", &server.url)),
         }
     }
-    let command = messages.shown(&words);
+    let command = messages.format_command(&words);
     let mut program = Program::start(&peer.dir, &words, Output::Result).map_err(failed)?;
     let deadline = deadline(plan);
     let (mut before, mut after) = (None, None);

@@ -88,7 +88,7 @@ impl Contract {
         format: Option<Wire>,
     ) -> Result<Translator, Failure> {
         let options = format.map_or_else(message::Options::default, message::Options::with_format);
-        Translator::built_in(client, self.target(scheme), &options)
+        Translator::from_built_in(client, self.target(scheme), &options)
     }
 }
 
@@ -125,35 +125,36 @@ impl Check {
     pub(super) async fn call(&self, size: usize, letter: &str) -> Result<(), CheckError> {
         let unanswered = |failure: Failure| CheckError::Unanswered(failure.to_string());
         let request = self.contract.request(size, &self.scheme, letter);
-        let body = self.translator.request(request.as_bytes()).map_err(unanswered)?;
-        let expected = self.expected(&request, &body).map_err(unanswered)?;
+        let body = self.translator.encode_request(request.as_bytes()).map_err(unanswered)?;
+        let expected = self.expected_reply(&request, &body).map_err(unanswered)?;
         let target = self.contract.target(&self.scheme);
         let target = self.translator.target(target);
         let called = self.client.call_raw(target, body, CallOptions::default()).await;
         let response = called.map_err(|error| CheckError::Unanswered(error.status().to_string()))?;
         let wrong = |text: String| CheckError::Wrong(text);
-        let reply = self.translator.reply(&response.message).map_err(|failure| wrong(failure.to_string()))?;
+        let reply = self.translator.decode_reply(&response.message);
+        let reply = reply.map_err(|failure| wrong(failure.to_string()))?;
         let answered: Value = serde_json::from_str(&reply).unwrap_or(Value::String(reply));
         match answered == expected {
             true => Ok(()),
             false => Err(wrong(format!(
                 "{target} answered {} instead of {}",
-                short(&answered.to_string()),
-                short(&expected.to_string())
+                shorten(&answered.to_string()),
+                shorten(&expected.to_string())
             ))),
         }
     }
 
     /// Request and reply of an echo have the same fields, so that the request decodes as the reply.
-    fn expected(&self, request: &str, body: &Body) -> Result<Value, Failure> {
+    fn expected_reply(&self, request: &str, body: &Body) -> Result<Value, Failure> {
         let is_message = matches!(self.contract, Contract::Say581 | Contract::Fields);
-        let echoed = is_message.then(|| self.translator.reply(body)).transpose()?;
+        let echoed = is_message.then(|| self.translator.decode_reply(body)).transpose()?;
         let echoed = echoed.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text)));
         self.contract.reply(request, echoed)
     }
 }
 
-fn short(text: &str) -> String {
+fn shorten(text: &str) -> String {
     crate::terminal::cut(text, 120)
 }
 

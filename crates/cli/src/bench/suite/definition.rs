@@ -95,7 +95,7 @@ pub(super) struct PairDefinition {
 struct CaseDefinition {
     id: String,
     name: String,
-    #[serde(default = "one")]
+    #[serde(default = "default_callers")]
     callers: usize,
     /// Connections; one for each caller without it.
     connections: Option<usize>,
@@ -112,7 +112,7 @@ struct CaseDefinition {
     missing: Option<String>,
 }
 
-fn one() -> usize {
+fn default_callers() -> usize {
     1
 }
 
@@ -297,7 +297,7 @@ impl Definition {
     }
 
     /// Every published figure by its key. A figure that the document has twice, such as that of two runs, is between both.
-    fn published(&self) -> BTreeMap<Key, Published> {
+    fn published_figures(&self) -> BTreeMap<Key, Published> {
         let mut all = BTreeMap::new();
         for entry in self.table.iter().filter_map(|table| table.entries().ok()).flatten() {
             let Some(published) = entry.published else { continue };
@@ -434,7 +434,7 @@ impl<'a> Plan<'a> {
         if settings.rounds == 0 {
             return Err(Failure::new(format!("{}: want at least one round", definition.name)));
         }
-        let cases = chosen_cases(definition, choice)?;
+        let cases = choose_cases(definition, choice)?;
         let mut cells = Vec::new();
         for case in cases.iter().filter(|case| case.missing.is_none()) {
             for pair in definition.pair.iter().filter(|pair| takes_part(pair, case, choice)) {
@@ -452,7 +452,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn chosen_cases<'d>(
+fn choose_cases<'d>(
     definition: &'d Definition,
     choice: &Choice<'_>,
 ) -> Result<Vec<&'d CaseDefinition>, Failure> {
@@ -510,7 +510,7 @@ fn suite(
     cases: &[&CaseDefinition],
 ) -> model::Suite {
     let about = &definition.suite;
-    let all = definition.published();
+    let all = definition.published_figures();
     let deviations = about.deviations.iter().chain(changes.iter().flat_map(|changes| &changes.deviations));
     let not_chosen = definition.case.iter().filter(|case| !cases.iter().any(|chosen| chosen.id == case.id));
     let not_chosen = not_chosen.map(|case| model::Case {
@@ -569,7 +569,7 @@ mod tests {
     use super::super::shipped::SUITES;
     use super::*;
 
-    fn shipped(name: &str) -> Definition {
+    fn parse_shipped(name: &str) -> Definition {
         let (name, text) = SUITES.iter().find(|(shipped, _)| *shipped == name).unwrap();
         Definition::parse(name, text).unwrap()
     }
@@ -593,7 +593,7 @@ mod tests {
             ("grpc-connections", 1, 2, 5 * 4),
         ];
         for (name, tables, figures, numbers) in documents {
-            let definition = shipped(name);
+            let definition = parse_shipped(name);
             assert_eq!((definition.table.len(), definition.chart.len()), (tables, figures), "{name}");
             let entries = definition.table.iter().flat_map(|table| table.entries().unwrap());
             let published = entries.filter(|entry| entry.published.is_some()).count();
@@ -620,7 +620,7 @@ mod tests {
     #[test]
     fn published_ratios_are_those_of_the_documents() {
         let ratios = |name: &str, table: &str| {
-            let definition = shipped(name);
+            let definition = parse_shipped(name);
             let plan = Plan::new(&definition, &choice(true, "published")).unwrap();
             let table = plan.suite.tables.iter().find(|other| other.id == table).unwrap();
             table.ratios.iter().filter_map(|row| row.published).collect::<Vec<_>>()
@@ -641,7 +641,7 @@ mod tests {
 
     #[test]
     fn variants_change_windows_and_connections_and_say_so() {
-        let definition = shipped("rest_rpc-brpc");
+        let definition = parse_shipped("rest_rpc-brpc");
         let published = Plan::new(&definition, &choice(false, "published")).unwrap();
         let fair = Plan::new(&definition, &choice(false, "fair")).unwrap();
         let quick = Plan::new(&definition, &choice(true, "published")).unwrap();
@@ -660,7 +660,7 @@ mod tests {
     }
 
     /// Returns the error of a suite with one case, `--quick` and `--variant fair`.
-    fn refused(settings: &str, pair: &str, case: &str, changes: &str) -> String {
+    fn plan_error(settings: &str, pair: &str, case: &str, changes: &str) -> String {
         let text = format!(
             "suite = {{ title = \"t\", document = \"d\" }}\n[settings]\ncontract = \"hello\"\n{settings}\n\
              [[pair]]\nid = \"pair\"\nname = \"p\"\nclient = \"polyrpc\"\nserver = \"polyrpc\"\n{pair}\n\
@@ -676,7 +676,7 @@ mod tests {
     #[test]
     fn impossible_times_and_connections_are_errors_with_the_name_of_the_case() {
         let good = "rounds = 1\nwindow_s = 1.0\nwarmup_s = 0.0";
-        assert_eq!(refused(good, "", "", ""), "");
+        assert_eq!(plan_error(good, "", "", ""), "");
         for wrong in ["-1.0", "0.0", "inf", "nan", "3601.0"] {
             for (case, changes) in [
                 (format!("quick_window_s = {wrong}"), String::new()),
@@ -684,18 +684,18 @@ mod tests {
                 (String::new(), format!("[quick]\nwindow_s = {wrong}")),
                 ("interval_s = 1.0".to_owned(), format!("[fair]\ninterval_s = {wrong}")),
             ] {
-                let text = refused(good, "", &case, &changes);
+                let text = plan_error(good, "", &case, &changes);
                 assert!(text.starts_with("own: case few, pair: a"), "{case}{changes}: {text}");
             }
-            let text = refused(&good.replace("1.0", wrong), "", "", "");
+            let text = plan_error(&good.replace("1.0", wrong), "", "", "");
             assert!(text.contains("a window has more than 0"), "{wrong}: {text}");
         }
-        let text = refused(good, "", "", "[fair]\nwarmup_s = -1.0");
+        let text = plan_error(good, "", "", "[fair]\nwarmup_s = -1.0");
         assert!(text.contains("a warm-up has 0 to 3600 seconds, not -1"), "{text}");
         for (pair, changes) in [("connections = 0", ""), ("", "[fair]\nconnections = 0")] {
-            let text = refused(good, pair, "", changes);
+            let text = plan_error(good, pair, "", changes);
             assert_eq!(text, "own: case few, pair: 1 callers cannot use 0 connections");
         }
-        assert_eq!(refused(&good.replace("= 1\n", "= 0\n"), "", "", ""), "own: want at least one round");
+        assert_eq!(plan_error(&good.replace("= 1\n", "= 0\n"), "", "", ""), "own: want at least one round");
     }
 }

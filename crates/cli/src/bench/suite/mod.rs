@@ -45,7 +45,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=200))]
     rounds: Option<u16>,
     /// Directory of a peer, as in brpc=/src/brpc; a peer.toml in it defines how to build and start the peer
-    #[arg(long, value_name = "NAME=DIR", value_parser = named_directory)]
+    #[arg(long, value_name = "NAME=DIR", value_parser = parse_directory)]
     peer_dir: Vec<(String, PathBuf)>,
     /// Measure only these cases
     #[arg(long, value_name = "ID,…", value_delimiter = ',')]
@@ -83,7 +83,7 @@ impl Variant {
     }
 }
 
-fn named_directory(text: &str) -> Result<(String, PathBuf), String> {
+fn parse_directory(text: &str) -> Result<(String, PathBuf), String> {
     let (name, directory) = text.split_once('=').ok_or("want NAME=DIR, as in brpc=/src/brpc")?;
     let path = PathBuf::from(directory);
     if !path.is_dir() {
@@ -115,7 +115,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         // does not stop the measurement.
         problems.extend(files.show(&definition.name, &document).err());
         documents.push((format!("{}: {}", definition.name, definition.suite.title), document));
-        problems.extend(files.html(&documents).err());
+        problems.extend(files.write_html(&documents).err());
     }
     problems.dedup_by_key(|failure| failure.to_string());
     let code = documents.iter().map(|(_, document)| super::stored::exit_code(document)).max().unwrap_or(0);
@@ -146,7 +146,7 @@ impl Options {
         }
         let text = super::stored::read_text(path)?;
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(vec![Definition::parse(&stem, &text).map_err(|failure| failure.within(path.display()))?])
+        Ok(vec![Definition::parse(&stem, &text).map_err(|failure| failure.with_subject(path.display()))?])
     }
 
     fn choice(&self) -> definition::Choice<'_> {
@@ -204,7 +204,7 @@ impl OutputFiles {
         }
     }
 
-    fn html(&self, documents: &[(String, Document)]) -> Result<(), Failure> {
+    fn write_html(&self, documents: &[(String, Document)]) -> Result<(), Failure> {
         self.html
             .as_ref()
             .map_or(Ok(()), |file| file.replace(&report::html("polyrpc bench suite", documents)))

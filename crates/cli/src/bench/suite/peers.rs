@@ -122,7 +122,7 @@ impl Peers {
         let definition = self.definitions.get(name).cloned().ok_or("nothing describes it")?;
         let dir = match self.given.get(name) {
             Some(dir) => dir.clone(),
-            None => directory(name, &definition)?,
+            None => find_directory(name, &definition)?,
         };
         if let Some(build) = definition.build.clone().filter(|_| self.builds) {
             let key = (dir.clone(), build.clone());
@@ -176,7 +176,7 @@ fn parse(text: &str) -> Result<BTreeMap<String, PeerDefinition>, String> {
 }
 
 /// Where a peer is that no option gives.
-fn directory(name: &str, definition: &PeerDefinition) -> Result<PathBuf, String> {
+fn find_directory(name: &str, definition: &PeerDefinition) -> Result<PathBuf, String> {
     let Some(dir) = &definition.dir else {
         // This program is its own peer, and needs no directory.
         let is_own = definition.start.as_deref().or(definition.client.as_deref());
@@ -194,7 +194,7 @@ fn directory(name: &str, definition: &PeerDefinition) -> Result<PathBuf, String>
             Err(format!("{} is not a directory", dir.display()))
         };
     }
-    let sources = sources().ok_or_else(|| {
+    let sources = find_sources().ok_or_else(|| {
         format!(
             "its sources are in bench/peers of PolyRPC's repository: `git clone {REPOSITORY}` and run this there, or \
              give them by --peer-dir {name}=DIR"
@@ -204,7 +204,7 @@ fn directory(name: &str, definition: &PeerDefinition) -> Result<PathBuf, String>
 }
 
 /// bench/peers of the repository, upwards from the current directory or from this program.
-fn sources() -> Option<PathBuf> {
+fn find_sources() -> Option<PathBuf> {
     let places = [env::current_dir().ok(), env::current_exe().ok()];
     places.into_iter().flatten().find_map(|place| {
         place.ancestors().map(|above| above.join("bench/peers")).find(|dir| dir.join("build").is_file())

@@ -91,12 +91,12 @@ impl Program {
     }
 
     /// How it ended, if it did.
-    pub(super) fn ended(&mut self) -> Option<String> {
-        self.ended_within(Duration::ZERO)
+    pub(super) fn describe_end(&mut self) -> Option<String> {
+        self.wait_for_end(Duration::ZERO)
     }
 
     /// How it ended, if it did or does within this time.
-    pub(super) fn ended_within(&mut self, timeout: Duration) -> Option<String> {
+    pub(super) fn wait_for_end(&mut self, timeout: Duration) -> Option<String> {
         let status = self.wait(timeout)?;
         Some(self.describe(status))
     }

@@ -51,7 +51,7 @@ impl TryFrom<String> for Stop {
         match words.as_slice() {
             ["kill"] => Ok(Self { grace: Duration::ZERO }),
             ["term"] => Ok(Self::default()),
-            ["term", time] => Ok(Self { grace: terminal::duration(time)? }),
+            ["term", time] => Ok(Self { grace: terminal::parse_duration(time)? }),
             _ => Err(format!("stop is `term 5s` or `kill`, not {text:?}")),
         }
     }

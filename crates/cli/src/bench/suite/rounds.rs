@@ -121,7 +121,7 @@ impl Rounds<'_> {
     ) -> bool {
         loop {
             let begun = probe.begin();
-            let Some(measured) = self.case_round(running, case, round, messages) else { return false };
+            let Some(measured) = self.measure_round(running, case, round, messages) else { return false };
             if measured.is_empty() {
                 return true;
             }
@@ -141,7 +141,7 @@ impl Rounds<'_> {
     }
 
     /// One window of each subject of a case that has not failed; `None` if it was interrupted.
-    fn case_round(
+    fn measure_round(
         &self,
         running: &[Running],
         case: &str,

@@ -47,7 +47,7 @@ impl Server {
         let start = definition.start.as_deref().ok_or("it has no server")?;
         let port = free_port()?;
         let words = expand(start, port, plan)?;
-        let command = shown(&words);
+        let command = format_command(&words);
         let mut server = Self {
             program: Program::start(&peer.dir, &words, Output::Log)?,
             grace: definition.stop.grace,
@@ -62,7 +62,7 @@ impl Server {
     fn wait_until_ready(&mut self, ready: &Ready, port: u16) -> Result<(), String> {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
-            if let Some(how) = self.program.ended() {
+            if let Some(how) = self.program.describe_end() {
                 return Err(format!("the server {how}"));
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -90,8 +90,8 @@ impl Server {
     }
 
     /// How it ended, if it did or does within this time.
-    pub(super) fn ended_within(&mut self, timeout: Duration) -> Option<String> {
-        self.program.ended_within(timeout)
+    pub(super) fn wait_for_end(&mut self, timeout: Duration) -> Option<String> {
+        self.program.wait_for_end(timeout)
     }
 
     pub(super) fn id(&self) -> u32 {
@@ -121,7 +121,7 @@ pub(super) fn own_program() -> Result<String, String> {
 }
 
 /// A command for readers: where this program is says nothing on another machine.
-pub(super) fn shown(words: &[String]) -> String {
+pub(super) fn format_command(words: &[String]) -> String {
     let own = own_program().unwrap_or_default();
     let word = |word: &String| match *word == own {
         true => "polyrpc".to_owned(),

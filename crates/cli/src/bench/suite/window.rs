@@ -46,8 +46,8 @@ pub(super) fn measure(
     stop: &Stop,
 ) -> Result<Outcome, WindowError> {
     let mut server = Server::start(programs.server, plan).map_err(WindowError::Failed)?;
-    let measured = with_server(programs, plan, messages, &mut server, stop);
-    let ended = server.ended_within(match &measured {
+    let measured = measure_server(programs, plan, messages, &mut server, stop);
+    let ended = server.wait_for_end(match &measured {
         // The connections of a process are closed a moment before its end can be seen.
         Err(WindowError::Failed(_)) => END_TIMEOUT,
         _ => Duration::ZERO,
@@ -69,7 +69,7 @@ pub(super) fn measure(
     Ok(Outcome { window, latency: measured.latency, commands: vec![command, measured.command] })
 }
 
-fn with_server(
+fn measure_server(
     programs: &Programs<'_>,
     plan: &CellPlan,
     messages: &Messages,
@@ -164,13 +164,13 @@ fn contradiction(measured: &ClientResult, plan: &CellPlan, rate: f64) -> Option<
         return None;
     }
     let mean_s = histogram.mean() / 1e9;
-    contradicts_little(plan.callers, rate, mean_s, histogram.max() as f64 / 1e9 / measured.window_s)
+    check_little(plan.callers, rate, mean_s, histogram.max() as f64 / 1e9 / measured.window_s)
 }
 
 /// Little's law: callers that always call are all in a call. Of each caller one call crosses each end of the window. It
 /// counts as a whole at one end and not at all at the other, so the calls of a caller may last longer or shorter than
 /// the window by one call. `longest` is the longest call, as a share of the window.
-fn contradicts_little(callers: usize, rate: f64, mean_s: f64, longest: f64) -> Option<String> {
+fn check_little(callers: usize, rate: f64, mean_s: f64, longest: f64) -> Option<String> {
     let busy = rate * mean_s;
     ((busy / callers as f64 - 1.0).abs() > LITTLE + longest).then(|| {
         format!(
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn rate_times_latency_is_the_number_of_callers_but_for_the_calls_at_the_ends() {
-        let contradicts = |rate, mean_s, longest| contradicts_little(10, rate, mean_s, longest).is_some();
+        let contradicts = |rate, mean_s, longest| check_little(10, rate, mean_s, longest).is_some();
         // Ten callers whose calls take 1 ms.
         assert!(!contradicts(10_000.0, 0.001, 0.0));
         assert!(!contradicts(10_190.0, 0.001, 0.0) && !contradicts(9_810.0, 0.001, 0.0));
@@ -200,7 +200,7 @@ mod tests {
         assert!(contradicts(10_000.0, 0.0015, 0.001));
         // Few calls of each caller: with the longest of a fifth of the window, one more or less is no contradiction.
         assert!(!contradicts(10_000.0, 0.00119, 0.2) && contradicts(10_000.0, 0.00123, 0.2));
-        let text = contradicts_little(10, 5_000.0, 0.001, 0.0).unwrap();
+        let text = check_little(10, 5_000.0, 0.001, 0.0).unwrap();
         assert_eq!(
             text,
             "by Little's law 5.0 callers were in a call, not 10: calls per second times mean latency"

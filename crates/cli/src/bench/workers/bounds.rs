@@ -38,7 +38,7 @@ impl FromStr for AllowedTarget {
         let (host, port) = match text.strip_suffix(":*") {
             Some(host) => (host, None),
             None => {
-                let (host, port) = place(text).ok_or_else(|| wrong(text))?;
+                let (host, port) = split_host_port(text).ok_or_else(|| wrong(text))?;
                 (host, Some(port))
             }
         };
@@ -54,7 +54,7 @@ fn wrong(text: &str) -> String {
 }
 
 /// Host and port.
-fn place(text: &str) -> Option<(&str, u16)> {
+fn split_host_port(text: &str) -> Option<(&str, u16)> {
     let (host, port) = text.rsplit_once(':')?;
     let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
     port.parse().ok().filter(|_| is_number).map(|port| (host, port))
@@ -96,7 +96,7 @@ impl Bounds {
             return Err("a worker calls no Unix sockets".to_owned());
         }
         let server = parsed.server();
-        let target = place(server).filter(|(host, _)| is_host(host));
+        let target = split_host_port(server).filter(|(host, _)| is_host(host));
         let (host, port) = target.ok_or_else(|| format!("`{server}` is not HOST:PORT"))?;
         let is_allowed = |allowed: &AllowedTarget| {
             allowed.host.eq_ignore_ascii_case(host) && allowed.port.is_none_or(|allowed| allowed == port)
@@ -145,7 +145,7 @@ impl Bounds {
                 self.connections
             ));
         }
-        let memory = memory(plan, connections, in_flight);
+        let memory = estimate_memory(plan, connections, in_flight);
         if memory > self.memory {
             return Err(format!(
                 "it may take {} MiB, more than this worker's --max-memory of {} MiB",
@@ -166,7 +166,7 @@ fn messages_of_call(method: &Method) -> usize {
 }
 
 /// An estimate, from above, of what a load takes in bytes.
-fn memory(plan: &Plan, connections: usize, in_flight: usize) -> usize {
+fn estimate_memory(plan: &Plan, connections: usize, in_flight: usize) -> usize {
     let messages = |method: &Method| method.messages.iter().map(|body| body.bytes.len() + PER_MESSAGE).sum();
     let messages: usize = plan.methods.iter().map(messages).fold(0, usize::saturating_add);
     let histograms = HISTOGRAM.saturating_mul(4 + 2 * plan.methods.len());

@@ -63,7 +63,7 @@ impl Peer {
         let Endpoint { name, client } = endpoint;
         let prepared = timeout(PREPARATION, Self::connect(name.clone(), client, message)).await;
         let prepared = prepared.unwrap_or_else(|_| Err(Failure::new("it was not ready in time")));
-        prepared.map_err(|failure| failure.within(format_args!("worker {name}")))
+        prepared.map_err(|failure| failure.with_subject(format_args!("worker {name}")))
     }
 
     async fn connect(
@@ -76,18 +76,18 @@ impl Peer {
         commands.send(Command::Prepare(Box::new(message))).await?;
         let reports = worker.load(stream).await?;
         let mut peer = Self { name, commands, reports, threads: 0, distance: Duration::MAX };
-        let Report::Ready(threads) = peer.report().await? else { return Err(unexpected()) };
+        let Report::Ready(threads) = peer.next_report().await? else { return Err(unexpected()) };
         peer.threads = usize::try_from(threads).map_err(|_| unexpected())?;
         for _ in 0..PINGS {
             let sent = Instant::now();
             peer.commands.send(Command::Ping).await?;
-            while !matches!(peer.report().await?, Report::Pong) {}
+            while !matches!(peer.next_report().await?, Report::Pong) {}
             peer.distance = peer.distance.min(sent.elapsed() / 2);
         }
         Ok(peer)
     }
 
-    async fn report(&mut self) -> Result<Report, Failure> {
+    async fn next_report(&mut self) -> Result<Report, Failure> {
         let report = timeout(SILENCE, self.reports.message()).await;
         let report = report.map_err(|_| Failure::new(format!("it was silent for {SILENCE:?}")))?;
         report?.ok_or_else(|| Failure::new("it ended the load without results"))
@@ -96,7 +96,7 @@ impl Peer {
     /// Passes on its reports until it is done or lost. No second has a higher number than `seconds`.
     async fn listen(mut self, number: usize, seconds: u64, events: UnboundedSender<Event>) {
         loop {
-            let (event, is_last) = match self.report().await {
+            let (event, is_last) = match self.next_report().await {
                 Ok(Report::Second(second)) if second.number <= seconds => {
                     (Event::Second(second.into()), false)
                 }

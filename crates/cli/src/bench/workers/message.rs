@@ -161,30 +161,30 @@ impl PlanMessage {
         let (rate, stages) = match profile {
             Profile::Constant(rate) => (Some(rate.fraction()), None),
             Profile::Stages(stages) => {
-                let points = stages.points().into_iter().map(|(at, rate)| (nanos(at), rate));
+                let points = stages.points().into_iter().map(|(at, rate)| (to_nanos(at), rate));
                 (None, Some(points.collect()))
             }
         };
         let (duration_ns, calls) = match plan.length {
-            RunLength::Time(duration) => (Some(nanos(duration)), None),
+            RunLength::Time(duration) => (Some(to_nanos(duration)), None),
             RunLength::Calls(calls) => (None, Some(calls)),
         };
         Ok(Self {
             url: target.url.clone(),
             credential: target.credential.clone(),
-            timeout_ns: nanos(target.timeout),
+            timeout_ns: to_nanos(target.timeout),
             methods: plan.methods.iter().map(MethodMessage::new).collect::<Result<_, _>>()?,
             rate,
             stages,
             poisson: *arrivals == Arrivals::Poisson,
-            warmup_ns: nanos(plan.warmup),
+            warmup_ns: to_nanos(plan.warmup),
             duration_ns,
             calls,
             connection_mode: name_of(&CONNECTION_MODES, plan.connection_mode).unwrap_or_default().to_owned(),
             connections: plan.connections as u64,
             threads: plan.threads as u64,
             max_in_flight: plan.max_in_flight as u64,
-            drain_timeout_ns: nanos(plan.drain_timeout),
+            drain_timeout_ns: to_nanos(plan.drain_timeout),
             seed: plan.seed,
             number: part.number as u64,
             of: part.of as u64,
@@ -224,15 +224,15 @@ impl PlanMessage {
             },
             warmup: Duration::from_nanos(self.warmup_ns),
             length,
-            connection_mode: named(&CONNECTION_MODES, &self.connection_mode)?,
-            connections: count(self.connections)?,
-            threads: count(self.threads)?,
-            max_in_flight: count(self.max_in_flight)?,
+            connection_mode: value_of(&CONNECTION_MODES, &self.connection_mode)?,
+            connections: to_usize(self.connections)?,
+            threads: to_usize(self.threads)?,
+            max_in_flight: to_usize(self.max_in_flight)?,
             drain_timeout: Duration::from_nanos(self.drain_timeout_ns),
             seed: self.seed,
             server: None,
         };
-        Ok((plan, PlanPart { number: count(self.number)?, of: count(self.of)? }))
+        Ok((plan, PlanPart { number: to_usize(self.number)?, of: to_usize(self.of)? }))
     }
 }
 
@@ -260,30 +260,30 @@ impl MethodMessage {
             random_order: method.order == Order::Random,
             metadata: metadata.map(|(key, value)| (key.to_owned(), STANDARD.encode(value))).collect(),
             oneway: method.options.oneway,
-            timeout_ns: method.options.timeout.map(nanos),
+            timeout_ns: method.options.timeout.map(to_nanos),
         })
     }
 
     fn into_method(self) -> Result<Method, String> {
-        let format = named(&FORMATS, &self.format)?;
+        let format = value_of(&FORMATS, &self.format)?;
         let shape = match self.shape.as_str() {
             CLIENT_STREAM if (1..=MAX_MESSAGES).contains(&self.messages_of_call) => {
-                CallKind::ClientStream { messages: count(self.messages_of_call)? }
+                CallKind::ClientStream { messages: to_usize(self.messages_of_call)? }
             }
             CLIENT_STREAM => return Err(format!("a call has 1 to {MAX_MESSAGES} messages")),
-            shape => named(&CALL_KINDS, shape)?,
+            shape => value_of(&CALL_KINDS, shape)?,
         };
         let body = |text: &String| {
             let (positional, required) = (self.positional, self.required);
-            bytes(text).map(|bytes| Body { positional, required, ..Body::new(format, bytes) })
+            decode_bytes(text).map(|bytes| Body { positional, required, ..Body::new(format, bytes) })
         };
         let mut metadata = Metadata::new();
         for (key, value) in &self.metadata {
-            metadata.append(key.clone(), bytes(value)?);
+            metadata.append(key.clone(), decode_bytes(value)?);
         }
         Ok(Method {
             messages: self.messages.iter().map(body).collect::<Result<Vec<_>, _>>()?.into(),
-            expected: self.expected.as_deref().map(bytes).transpose()?.map(Into::into),
+            expected: self.expected.as_deref().map(decode_bytes).transpose()?.map(Into::into),
             name: self.name,
             target: self.target,
             weight: self.weight,
@@ -322,11 +322,11 @@ impl From<&Outcome> for OutcomeMessage {
             response: hdr::encode(&method.response),
             failed: hdr::encode(&method.failed),
             errors: method.errors.clone(),
-            reasons: shortened(&method.reasons),
+            reasons: shorten(&method.reasons),
         };
         let lost = outcome.lost.as_ref();
         Self {
-            window_ns: nanos(outcome.window),
+            window_ns: to_nanos(outcome.window),
             planned: counts.planned,
             sent: counts.sent,
             succeeded: counts.succeeded,
@@ -341,8 +341,8 @@ impl From<&Outcome> for OutcomeMessage {
             own_lag: hdr::encode(&outcome.own_lag),
             interrupted: outcome.interrupted,
             lost_connections: lost
-                .map(|lost| (lost.calls, nanos(lost.after), lost.reason.clone(), lost.for_good)),
-            cpu_ns: nanos(outcome.generator.cpu),
+                .map(|lost| (lost.calls, to_nanos(lost.after), lost.reason.clone(), lost.for_good)),
+            cpu_ns: to_nanos(outcome.generator.cpu),
             memory: outcome.generator.memory,
             memory_peak: outcome.generator.memory_peak,
         }
@@ -362,10 +362,10 @@ impl OutcomeMessage {
         }
         let method = |method: MethodOutcomeMessage| {
             Ok(MethodOutcome {
-                response: histogram(&method.response)?,
-                failed: histogram(&method.failed)?,
+                response: decode_histogram(&method.response)?,
+                failed: decode_histogram(&method.failed)?,
                 errors: method.errors,
-                reasons: shortened(&method.reasons),
+                reasons: shorten(&method.reasons),
             })
         };
         Ok(Outcome {
@@ -382,9 +382,9 @@ impl OutcomeMessage {
                 lost: self.lost,
             },
             methods: self.methods.into_iter().map(method).collect::<Result<_, String>>()?,
-            service: histogram(&self.service)?,
-            lag: histogram(&self.lag)?,
-            own_lag: histogram(&self.own_lag)?,
+            service: decode_histogram(&self.service)?,
+            lag: decode_histogram(&self.lag)?,
+            own_lag: decode_histogram(&self.own_lag)?,
             seconds: Vec::new(),
             // Computed again for all parts together.
             verdict: Verdict::NothingMeasured,
@@ -407,26 +407,26 @@ impl OutcomeMessage {
 }
 
 /// Texts of failures, which may be as long as their servers want.
-fn shortened(reasons: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+fn shorten(reasons: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let cut = |reason: &String| reason[..reason.floor_char_boundary(LONGEST_REASON)].to_owned();
     reasons.iter().map(|(error, reason)| (error.clone(), cut(reason))).collect()
 }
 
 const LONGEST_REASON: usize = 1024;
 
-fn histogram(text: &str) -> Result<Histogram<u64>, String> {
+fn decode_histogram(text: &str) -> Result<Histogram<u64>, String> {
     hdr::decode(text).map_err(|error| error.to_string())
 }
 
-fn bytes(text: &str) -> Result<Vec<u8>, String> {
+fn decode_bytes(text: &str) -> Result<Vec<u8>, String> {
     STANDARD.decode(text).map_err(|_| "a message is not valid base64".to_owned())
 }
 
-fn count(number: u64) -> Result<usize, String> {
+fn to_usize(number: u64) -> Result<usize, String> {
     usize::try_from(number).map_err(|_| format!("{number} is more than this machine can count"))
 }
 
-fn nanos(duration: Duration) -> u64 {
+fn to_nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -434,7 +434,7 @@ fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: T) -> Option<&'stat
     names.iter().find(|(_, known)| *known == value).map(|(name, _)| *name)
 }
 
-fn named<T: Copy>(names: &[(&'static str, T)], text: &str) -> Result<T, String> {
+fn value_of<T: Copy>(names: &[(&'static str, T)], text: &str) -> Result<T, String> {
     let known = names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
     known.ok_or_else(|| format!("`{text}` is not known to this version"))
 }

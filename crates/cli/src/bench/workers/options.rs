@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use polyrpc::{Client, client, tls};
 
-use super::worker::{is_loopback, token};
+use super::worker::{is_loopback, read_token};
 use crate::failure::Failure;
 
 /// The workers that make the calls.
@@ -42,7 +42,7 @@ impl WorkersOptions {
         let Some(path) = &self.worker_token_file else {
             return Err(Failure::new("--workers needs --worker-token-file"));
         };
-        let token = token(path)?;
+        let token = read_token(path)?;
         for (at, name) in self.workers.iter().enumerate() {
             if self.workers.iter().take(at).any(|other| other == name) {
                 return Err(Failure::new(format!(

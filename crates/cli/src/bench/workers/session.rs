@@ -55,12 +55,12 @@ impl Drop for StopOnDrop {
 
 impl Session {
     async fn run(mut self, bounds: &Bounds, turn: Arc<OwnedSemaphorePermit>) -> Result<()> {
-        let Command::Prepare(message) = self.command().await? else {
+        let Command::Prepare(message) = self.next_command().await? else {
             return Err(Status::invalid_argument("the first command prepares a load").into());
         };
         let (plan, part) = bounds.accept(*message)?;
         let ready = connect(plan, part, turn.clone()).await?;
-        report(&self.reports, Report::Ready(ready.threads() as u64)).await?;
+        send_report(&self.reports, Report::Ready(ready.threads() as u64)).await?;
         let Some(delay) = self.wait_for_start().await? else { return Ok(()) };
         let Self { commands, reports } = self;
         let stop = Stop::default();
@@ -72,19 +72,19 @@ impl Session {
         listener.spawn(obey(commands, stop));
         pass_seconds(&reports, parts, &mut listener).await?;
         let outcome = load.await.map_err(|_| Status::internal("the load panicked"))?.map_err(unavailable)?;
-        report(&reports, Report::Done(Box::new((&outcome).into()))).await
+        send_report(&reports, Report::Done(Box::new((&outcome).into()))).await
     }
 
     /// The next command, if it comes in time.
-    async fn command(&mut self) -> Result<Command> {
+    async fn next_command(&mut self) -> Result<Command> {
         Ok(next_command(&mut self.commands).await?)
     }
 
     /// Answers pings until the start. Returns the time to wait; `None` if there is no start.
     async fn wait_for_start(&mut self) -> Result<Option<Duration>> {
         loop {
-            match self.command().await? {
-                Command::Ping => report(&self.reports, Report::Pong).await?,
+            match self.next_command().await? {
+                Command::Ping => send_report(&self.reports, Report::Pong).await?,
                 Command::Alive => {}
                 Command::Start(delay) => {
                     let delay = Duration::from_nanos(delay);
@@ -108,7 +108,7 @@ async fn next_command(commands: &mut Streaming<Command>) -> Result<Command, Stat
 }
 
 /// Sends a report, if the coordinator reads it in time.
-async fn report(reports: &Sender<Report>, report: Report) -> Result<()> {
+async fn send_report(reports: &Sender<Report>, report: Report) -> Result<()> {
     let sent = timeout(SILENCE, reports.send(report)).await;
     let sent = sent.map_err(|_| Status::deadline_exceeded("the coordinator does not read its reports"))?;
     sent.map_err(|_| Status::cancelled("the coordinator is gone").into())
@@ -138,13 +138,13 @@ async fn pass_seconds(
     loop {
         tokio::select! {
             part = parts.recv() => match part {
-                Some(part) => report(reports, Report::Second(part.into())).await?,
+                Some(part) => send_report(reports, Report::Second(part.into())).await?,
                 None => return Ok(()),
             },
             Some(gone) = listener.join_next() => {
                 return Err(gone.unwrap_or_else(|_| Status::internal("the listener panicked")).into());
             }
-            _ = alive.tick() => report(reports, Report::Alive).await?,
+            _ = alive.tick() => send_report(reports, Report::Alive).await?,
         }
     }
 }

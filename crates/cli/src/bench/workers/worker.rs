@@ -15,7 +15,7 @@ use polyrpc_load::Rate;
 use super::bounds::{AllowedTarget, Bounds};
 use super::service::LoadWorkerServer;
 use super::session::Worker;
-use crate::bench::options::positive;
+use crate::bench::options::parse_positive;
 use crate::failure::Failure;
 use crate::terminal;
 use crate::tls::ServerTlsOptions;
@@ -37,13 +37,13 @@ pub(in crate::bench) struct Options {
     #[arg(long, value_name = "RATE", default_value = "1M")]
     max_rate: Rate,
     /// Maximum time of a load, with its warm-up
-    #[arg(long, value_name = "TIME", value_parser = terminal::duration, default_value = "60m")]
+    #[arg(long, value_name = "TIME", value_parser = terminal::parse_duration, default_value = "60m")]
     max_duration: Duration,
     /// Maximum number of connections to the server
-    #[arg(long, value_name = "N", value_parser = positive, default_value = "10000")]
+    #[arg(long, value_name = "N", value_parser = parse_positive, default_value = "10000")]
     max_connections: usize,
     /// Maximum memory of a load in MiB: its messages, histograms, calls in flight and connections
-    #[arg(long, value_name = "MIB", value_parser = positive, default_value = "1024")]
+    #[arg(long, value_name = "MIB", value_parser = parse_positive, default_value = "1024")]
     max_memory: usize,
     #[command(flatten)]
     proof: ServerTlsOptions,
@@ -51,7 +51,7 @@ pub(in crate::bench) struct Options {
 
 /// Serves coordinators until a signal.
 pub(in crate::bench) fn run(options: &Options) -> Result<ExitCode, Failure> {
-    let token = token(&options.token_file)?;
+    let token = read_token(&options.token_file)?;
     let tls = options.proof.required_server()?;
     if tls.is_none() && !is_loopback(&options.listen) {
         let reason = format!(
@@ -102,7 +102,7 @@ async fn serve(listen: Listen, bounds: Bounds, address: &str) -> Result<(), Fail
 }
 
 /// Reads a token.
-pub(super) fn token(path: &Path) -> Result<String, Failure> {
+pub(super) fn read_token(path: &Path) -> Result<String, Failure> {
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::system(format!("read {}", path.display()), &error))?;
     let token = text.trim();

@@ -12,29 +12,31 @@ use protox::prost_reflect::prost_types::{
     ServiceDescriptorProto,
 };
 
-use crate::declarations::{self, MAX_FIELD, before, entry, group, is_part, kind, label, numbers, oneof};
+use crate::declarations::{
+    self, MAX_FIELD, entry, format_range, group, is_part, kind, label, last_before, oneof,
+};
 use crate::failure::Failure;
 use crate::message::{SchemaSource, service_hint};
 
 /// Prints the file that declares a name, or all files, each after its name and before those that import it. Files of
 /// protobuf itself are left out: every compiler has them.
-pub(super) fn print(source: &SchemaSource, name: Option<&str>) -> Result<String, Failure> {
-    let files = files(source.encoded())
+pub(super) fn format_files(source: &SchemaSource, name: Option<&str>) -> Result<String, Failure> {
+    let files = parse_files(source.encoded())
         .ok_or_else(|| Failure::new(format!("{} is not a set of files", source.source())))?;
     let wanted = match name {
         None => files.iter().map(|file| file.declared.name()).collect(),
-        Some(name) => with_imports(&files, declaring(&files, name, source)?),
+        Some(name) => collect_with_imports(&files, find_declaring(&files, name, source)?),
     };
     let comments = Comments::from_set(source.encoded());
     let methods = ProtoFiles::new(source.pool().clone());
     let mut texts = Vec::new();
-    for file in in_order(&files).filter(|file| wanted.contains(file.declared.name())) {
+    for file in sort_by_imports(&files).filter(|file| wanted.contains(file.declared.name())) {
         if is_protobufs_own(file.declared.name()) {
             continue;
         }
         let mut writer = Writer { out: String::new(), depth: 0, file: &file.declared, comments: &comments };
         writer.file(&methods, file.has_unknown_options)?;
-        texts.push(format!("// {}\n{}", one_line(file.declared.name()), writer.out.trim_end()));
+        texts.push(format!("// {}\n{}", to_one_line(file.declared.name()), writer.out.trim_end()));
     }
     Ok(texts.join("\n\n"))
 }
@@ -47,7 +49,7 @@ struct File {
 }
 
 /// The files of a serialized `FileDescriptorSet`.
-fn files(set: &[u8]) -> Option<Vec<File>> {
+fn parse_files(set: &[u8]) -> Option<Vec<File>> {
     let (mut reader, mut files) = (Reader::new(set), Vec::new());
     while !reader.is_empty() {
         match reader.tag()? {
@@ -64,9 +66,10 @@ fn files(set: &[u8]) -> Option<Vec<File>> {
     Some(files)
 }
 
-fn declaring<'f>(files: &'f [File], name: &str, source: &SchemaSource) -> Result<&'f str, Failure> {
+fn find_declaring<'f>(files: &'f [File], name: &str, source: &SchemaSource) -> Result<&'f str, Failure> {
     let dotted = name.trim_start_matches(['.', '/']).replace('/', ".");
-    let declares = |file: &&File| declarations::name(std::slice::from_ref(&file.declared), &dotted).is_some();
+    let declares =
+        |file: &&File| declarations::describe(std::slice::from_ref(&file.declared), &dotted).is_some();
     files.iter().find(declares).map(|file| file.declared.name()).ok_or_else(|| {
         let declared: Vec<_> = files.iter().map(|file| file.declared.clone()).collect();
         let services = declarations::services(&declared);
@@ -76,7 +79,7 @@ fn declaring<'f>(files: &'f [File], name: &str, source: &SchemaSource) -> Result
     })
 }
 
-fn with_imports<'f>(files: &'f [File], name: &'f str) -> BTreeSet<&'f str> {
+fn collect_with_imports<'f>(files: &'f [File], name: &'f str) -> BTreeSet<&'f str> {
     let (mut found, mut waiting) = (BTreeSet::new(), vec![name]);
     while let Some(name) = waiting.pop() {
         if found.insert(name) {
@@ -88,7 +91,7 @@ fn with_imports<'f>(files: &'f [File], name: &'f str) -> BTreeSet<&'f str> {
 }
 
 /// Each file after those that it imports.
-fn in_order(files: &[File]) -> impl Iterator<Item = &File> {
+fn sort_by_imports(files: &[File]) -> impl Iterator<Item = &File> {
     let mut order: Vec<&File> = Vec::with_capacity(files.len());
     let mut done = BTreeSet::new();
     // Each round takes what only needs what was taken before; a round without progress takes the rest.
@@ -118,7 +121,7 @@ fn is_protobufs_own(name: &str) -> bool {
     name.starts_with("google/protobuf/")
 }
 
-fn one_line(text: &str) -> String {
+fn to_one_line(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
@@ -150,7 +153,7 @@ impl Writer<'_> {
     fn comment(&mut self, full_name: &str) {
         let comments = self.comments;
         for line in comments.comment(full_name).into_iter().flat_map(str::lines) {
-            let text = format!("// {}", one_line(line));
+            let text = format!("// {}", to_one_line(line));
             self.line(text.trim_end());
         }
     }
@@ -161,7 +164,7 @@ impl Writer<'_> {
             "" | "proto2" => "proto2",
             "proto3" => "proto3",
             other => {
-                let text = format!("{}: the syntax `{}` cannot be written", file.name(), one_line(other));
+                let text = format!("{}: the syntax `{}` cannot be written", file.name(), to_one_line(other));
                 return Err(Failure::new(text).with_hint("print --json-schema"));
             }
         };
@@ -205,14 +208,14 @@ impl Writer<'_> {
                 () if file.weak_dependency.contains(&n) => "weak ",
                 () => "",
             };
-            self.line(&format!("import {kind}{};", quoted(name)));
+            self.line(&format!("import {kind}{};", quote(name)));
         }
     }
 
     fn options(&mut self) {
         let Some(options) = &self.file.options else { return };
         let text = |name: &str, value: &Option<String>| {
-            value.as_ref().map(|value| format!("option {name} = {};", quoted(value)))
+            value.as_ref().map(|value| format!("option {name} = {};", quote(value)))
         };
         let flag = |name: &str, value: Option<bool>| value.map(|value| format!("option {name} = {value};"));
         let lines: Vec<_> = [
@@ -290,10 +293,10 @@ impl Writer<'_> {
     fn message(&mut self, scope: &str, message: &DescriptorProto) {
         let full_name = join(scope, message.name());
         self.comment(&full_name);
-        self.block(&format!("message {}", message.name()), |writer| writer.inside(&full_name, message));
+        self.block(&format!("message {}", message.name()), |writer| writer.members(&full_name, message));
     }
 
-    fn inside(&mut self, full_name: &str, message: &DescriptorProto) {
+    fn members(&mut self, full_name: &str, message: &DescriptorProto) {
         if let Some(options) = &message.options {
             for (name, is_set) in [
                 ("deprecated", options.deprecated()),
@@ -321,9 +324,10 @@ impl Writer<'_> {
             }
         }
         for range in &message.extension_range {
-            self.line(&format!("extensions {};", numbers(range.start(), before(range.end()), MAX_FIELD)));
+            let numbers = format_range(range.start(), last_before(range.end()), MAX_FIELD);
+            self.line(&format!("extensions {numbers};"));
         }
-        let ranges = message.reserved_range.iter().map(|range| (range.start(), before(range.end())));
+        let ranges = message.reserved_range.iter().map(|range| (range.start(), last_before(range.end())));
         self.reserved(ranges, &message.reserved_name, MAX_FIELD);
         for declared in &message.enum_type {
             self.line("");
@@ -343,7 +347,7 @@ impl Writer<'_> {
         self.comment(&join(scope, field.name()));
         let options = options(field);
         if let Some(entry) = entry(message, field) {
-            let kind = |index: usize| entry.field.get(index).map(absolute).unwrap_or_default();
+            let kind = |index: usize| entry.field.get(index).map(absolute_type).unwrap_or_default();
             let head = format!("map<{}, {}> {} = {}", kind(0), kind(1), field.name(), field.number());
             return self.line(&format!("{head}{options};"));
         }
@@ -352,11 +356,11 @@ impl Writer<'_> {
             Some(group) => {
                 let head = format!("{label}group {} = {}{options}", group.name(), field.number());
                 let full_name = join(scope, group.name());
-                self.block(&head, |writer| writer.inside(&full_name, group));
+                self.block(&head, |writer| writer.members(&full_name, group));
             }
             None => self.line(&format!(
                 "{label}{} {} = {}{options};",
-                absolute(field),
+                absolute_type(field),
                 field.name(),
                 field.number()
             )),
@@ -391,8 +395,8 @@ impl Writer<'_> {
     }
 
     fn reserved(&mut self, ranges: impl Iterator<Item = (i32, i32)>, names: &[String], max: i32) {
-        let ranges: Vec<_> = ranges.map(|(first, last)| numbers(first, last, max)).collect();
-        let names: Vec<_> = names.iter().map(|name| quoted(name)).collect();
+        let ranges: Vec<_> = ranges.map(|(first, last)| format_range(first, last, max)).collect();
+        let names: Vec<_> = names.iter().map(|name| quote(name)).collect();
         for reserved in [ranges, names].iter().filter(|reserved| !reserved.is_empty()) {
             self.line(&format!("reserved {};", reserved.join(", ")));
         }
@@ -400,7 +404,7 @@ impl Writer<'_> {
 }
 
 /// A type; that of a message or an enum by its full name with a leading dot, which no scope can hide.
-fn absolute(field: &FieldDescriptorProto) -> String {
+fn absolute_type(field: &FieldDescriptorProto) -> String {
     match field.r#type() {
         Type::Message | Type::Enum | Type::Group => field.type_name().to_owned(),
         _ => kind(field),
@@ -411,16 +415,16 @@ fn options(field: &FieldDescriptorProto) -> String {
     let mut options = Vec::new();
     if let Some(default) = &field.default_value {
         options.push(match field.r#type() {
-            Type::String => format!("default = {}", quoted(default)),
+            Type::String => format!("default = {}", quote(default)),
             // The descriptor has them escaped already.
             Type::Bytes => format!("default = \"{default}\""),
             _ => format!("default = {default}"),
         });
     }
-    if let Some(name) = field.json_name.as_ref().filter(|name| **name != lower_camel_case(field.name())) {
+    if let Some(name) = field.json_name.as_ref().filter(|name| **name != to_lower_camel_case(field.name())) {
         // Extensions have none of their own.
         if field.extendee.is_none() {
-            options.push(format!("json_name = {}", quoted(name)));
+            options.push(format!("json_name = {}", quote(name)));
         }
     }
     if let Some(declared) = &field.options {
@@ -435,7 +439,7 @@ fn options(field: &FieldDescriptorProto) -> String {
 }
 
 /// The name that protoc gives a field in JSON.
-fn lower_camel_case(name: &str) -> String {
+fn to_lower_camel_case(name: &str) -> String {
     let mut parts = name.split('_');
     let mut out = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -461,7 +465,7 @@ fn rule_text(rule: &[u8], depth: usize) -> Option<String> {
             continue;
         }
         let bytes = reader.bytes()?;
-        let text = || std::str::from_utf8(bytes).ok().map(quoted);
+        let text = || std::str::from_utf8(bytes).ok().map(quote);
         parts.push(match number {
             2 => format!("get: {}", text()?),
             3 => format!("put: {}", text()?),
@@ -484,10 +488,10 @@ fn pattern_text(pattern: &[u8]) -> Option<String> {
     while !reader.is_empty() {
         match reader.tag()? {
             (1, WireType::Bytes) => {
-                parts.push(format!("kind: {}", quoted(std::str::from_utf8(reader.bytes()?).ok()?)))
+                parts.push(format!("kind: {}", quote(std::str::from_utf8(reader.bytes()?).ok()?)))
             }
             (2, WireType::Bytes) => {
-                parts.push(format!("path: {}", quoted(std::str::from_utf8(reader.bytes()?).ok()?)))
+                parts.push(format!("path: {}", quote(std::str::from_utf8(reader.bytes()?).ok()?)))
             }
             (number, wire) => reader.skip(number, wire)?,
         }
@@ -496,7 +500,7 @@ fn pattern_text(pattern: &[u8]) -> Option<String> {
 }
 
 /// A string in the syntax of a `.proto`.
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     let mut out = String::from("\"");
     for letter in text.chars() {
         match letter {

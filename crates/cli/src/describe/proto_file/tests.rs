@@ -99,7 +99,7 @@ const COLOUR: &str = r#"
 "#;
 
 /// Files as they were printed, by their names.
-fn printed(text: &str) -> Vec<(String, String)> {
+fn split_files(text: &str) -> Vec<(String, String)> {
     let mut files: Vec<(String, String)> = Vec::new();
     for line in text.lines() {
         match line.strip_prefix("// ").filter(|name| name.ends_with(".proto")) {
@@ -119,8 +119,8 @@ fn printed_files_compile_to_the_same_descriptors() {
     let sources =
         [("parts/colour.proto", COLOUR), ("google/api/annotations.proto", ANNOTATIONS), ("shop.proto", SHOP)];
     let set = compile(&sources, false);
-    let text = print(&SchemaSource::new(&set, "test").unwrap(), None).unwrap();
-    let files = printed(&text);
+    let text = format_files(&SchemaSource::new(&set, "test").unwrap(), None).unwrap();
+    let files = split_files(&text);
     let names: Vec<_> = files.iter().map(|(name, _)| name.as_str()).collect();
     assert!(
         names.iter().position(|name| *name == "shop.proto")
@@ -154,7 +154,7 @@ fn comments_are_kept() {
     let sources =
         [("parts/colour.proto", COLOUR), ("google/api/annotations.proto", ANNOTATIONS), ("shop.proto", SHOP)];
     let set = compile(&sources, true);
-    let text = print(&SchemaSource::new(&set, "test").unwrap(), Some("shop.v1.Shop/Buy")).unwrap();
+    let text = format_files(&SchemaSource::new(&set, "test").unwrap(), Some("shop.v1.Shop/Buy")).unwrap();
     for comment in [
         "// What a customer wants.\n//\n// In \\full.\nmessage Order {",
         "// Sells.\nservice Shop {\n  // Buys.\n  rpc Buy(.shop.v1.Order) returns (stream .shop.v1.Order.Item);",
@@ -176,11 +176,12 @@ fn only_the_file_of_a_name_and_its_imports_are_printed() {
     );
     let source = SchemaSource::new(&set, "test").unwrap();
     let names = |name| {
-        printed(&print(&source, Some(name)).unwrap()).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        let text = format_files(&source, Some(name)).unwrap();
+        split_files(&text).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
     };
     assert_eq!(names("parts.Colour"), ["parts/colour.proto"]);
     assert_eq!(names("shop.v1.Shop").len(), 3);
-    let failure = print(&source, Some("shop.v1.Shup")).unwrap_err().to_string();
+    let failure = format_files(&source, Some("shop.v1.Shup")).unwrap_err().to_string();
     assert_eq!(failure, "error: test describes no `shop.v1.Shup`\nhint: did you mean `shop.v1.Shop`?");
 }
 
