@@ -9,7 +9,7 @@ pub(crate) fn write_clean(out: &mut impl Write, value: impl Display) -> fmt::Res
 }
 
 /// Returns a value as [`write_clean`] writes it.
-pub(crate) fn cleaned(value: impl Display) -> String {
+pub(crate) fn to_clean_string(value: impl Display) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = write_clean(&mut text, value);
@@ -52,6 +52,6 @@ mod tests {
         let mut out = String::new();
         write_clean(&mut out, "a\x1b[2J\n\u{202e}b\u{7f}é漢").unwrap();
         assert_eq!(out, "a\\u{1b}[2J\\u{a}\\u{202e}b\\u{7f}é漢");
-        assert_eq!(cleaned("plain ~"), "plain ~");
+        assert_eq!(to_clean_string("plain ~"), "plain ~");
     }
 }

@@ -62,11 +62,11 @@ impl PageRequest {
     /// Decodes a request: its target, and a form that was sent as its body.
     pub(crate) fn parse(verb: Verb, target: &str, body: &str, accepts: Accepts<'_>, caller: Caller) -> Self {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        let path = path.split('/').filter(|segment| !segment.is_empty()).map(decoded).collect();
+        let path = path.split('/').filter(|segment| !segment.is_empty()).map(percent_decode).collect();
         let pairs = query.split('&').chain(body.split('&')).filter(|pair| !pair.is_empty());
         let parameters = pairs.map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decoded(&name.replace('+', " ")), decoded(&value.replace('+', " ")))
+            (percent_decode(&name.replace('+', " ")), percent_decode(&value.replace('+', " ")))
         });
         let takes_gzip = accepts.encodings.is_some_and(takes_gzip);
         let parameters = parameters.collect();
@@ -134,7 +134,7 @@ fn takes_gzip(encodings: &str) -> bool {
     })
 }
 
-fn decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 

@@ -17,14 +17,14 @@ use crate::role::Role;
 /// Answers a request of a known caller.
 pub(crate) fn answer(state: &State, request: &PageRequest) -> Reply {
     admit(state, request)
-        .map_or_else(|refusal| refusal, |page| packed(state, request, (page.answer)(state, request)))
+        .map_or_else(|refusal| refusal, |page| compress(state, request, (page.answer)(state, request)))
 }
 
 /// Compresses a reply with gzip, if its caller reads that and it is long.
 ///
 /// A page with the token of forms is not compressed: if it also repeats a parameter, its length would reveal, guess by
 /// guess, how much of the token the parameter matches (BREACH).
-pub(crate) fn packed(state: &State, request: &PageRequest, reply: Reply) -> Reply {
+pub(crate) fn compress(state: &State, request: &PageRequest, reply: Reply) -> Reply {
     const SHORT: usize = 1024;
     let has_token =
         || [Role::Write, Role::Call].iter().any(|role| reply.body.contains(state.form_token(*role)));
@@ -33,7 +33,7 @@ pub(crate) fn packed(state: &State, request: &PageRequest, reply: Reply) -> Repl
 }
 
 /// Answers with a page that the program added, if the request is for one.
-pub(crate) fn own(state: &State, request: &PageRequest) -> Option<Reply> {
+pub(crate) fn answer_own_page(state: &State, request: &PageRequest) -> Option<Reply> {
     let name = request.segment(0).unwrap_or_default();
     let is_free = pages::find(request).is_none();
     let page = state.own_pages().into_iter().find(|page| page.name == name && is_free)?;
@@ -170,7 +170,7 @@ mod tests {
     const ROLES: [Role; 4] = [Role::Read, Role::Call, Role::Profile, Role::Write];
 
     /// Returns the status with which a request is rejected; 200 if it is not.
-    fn admitted(state: &State, verb: Verb, target: &str, role: Role, no_browser: bool) -> u16 {
+    fn status_for(state: &State, verb: Verb, target: &str, role: Role, no_browser: bool) -> u16 {
         let caller = Caller { role, name: "test".into(), no_browser };
         let request = PageRequest::parse(verb, target, "", Accepts::default(), caller);
         admit(state, &request).map_or_else(|refusal| refusal.status, |_| 200)
@@ -184,7 +184,7 @@ mod tests {
         let state = console.state();
         for (name, reads, changes) in TABLE {
             for role in ROLES {
-                let cell = |verb, end: &str| admitted(state, verb, &format!("/{name}{end}"), role, true);
+                let cell = |verb, end: &str| status_for(state, verb, &format!("/{name}{end}"), role, true);
                 let want = |needed| if role >= needed { 200 } else { 403 };
                 assert_eq!(cell(Verb::Get, ""), want(reads), "GET /{name} as {role}");
                 assert_eq!(cell(Verb::Post, ""), changes.map_or(405, want), "POST /{name} as {role}");
@@ -193,7 +193,7 @@ mod tests {
                 assert_eq!(cell(Verb::Get, "?setvalue=1"), changing, "GET /{name}?setvalue as {role}");
                 assert_eq!(cell(Verb::Get, "?undo=1"), changing, "GET /{name}?undo as {role}");
                 // Without an intention nothing is changed.
-                let unmeant = admitted(state, Verb::Post, &format!("/{name}"), role, false);
+                let unmeant = status_for(state, Verb::Post, &format!("/{name}"), role, false);
                 assert_eq!(
                     unmeant,
                     if changes.is_some() { 403 } else { 405 },
@@ -203,8 +203,8 @@ mod tests {
         }
         for role in ROLES {
             let switching = if role == Role::Write { 200 } else { 403 };
-            assert_eq!(admitted(state, Verb::Get, "/rpcz/disable", role, true), switching, "{role}");
-            assert_eq!(admitted(state, Verb::Get, "/nothing", role, true), 404);
+            assert_eq!(status_for(state, Verb::Get, "/rpcz/disable", role, true), switching, "{role}");
+            assert_eq!(status_for(state, Verb::Get, "/nothing", role, true), 404);
         }
     }
 }

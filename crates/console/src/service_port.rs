@@ -38,7 +38,7 @@ impl Console {
     pub fn serve_pages(&self, server: Server) -> Server {
         let console = self.clone();
         let handler = move |request: HttpRequest| {
-            let reply = match parsed(&request) {
+            let reply = match parse_request(&request) {
                 Some(mut request) => {
                     // The program's own pages are on the admin listener only.
                     request.menu = Menu { own: Vec::new(), ..console.state().menu() };
@@ -53,7 +53,7 @@ impl Console {
         server
             .pages(names, handler)
             .introspection(self.page_service("brpc.status", Part::Attachment, text))
-            .introspection(self.page_service("brpc.list", Part::Message, pages::encoded_list))
+            .introspection(self.page_service("brpc.list", Part::Message, pages::encode_list))
     }
 
     /// Returns a service whose method answers with a page (`builtin_service.proto`).
@@ -88,7 +88,7 @@ enum Part {
 }
 
 /// Every caller may only read. `None` if no page has this method.
-fn parsed(request: &HttpRequest) -> Option<PageRequest> {
+fn parse_request(request: &HttpRequest) -> Option<PageRequest> {
     let caller = Caller { role: Role::Read, name: request.context.peer().to_string(), no_browser: false };
     let verb = match request.method.as_str() {
         "GET" | "HEAD" => Verb::Get,

@@ -97,7 +97,7 @@ impl Stalls {
     }
 
     /// Returns when a poll was first observed.
-    pub(crate) fn since(&self, poll: &Poll) -> Option<Instant> {
+    pub(crate) fn first_seen(&self, poll: &Poll) -> Option<Instant> {
         Some(self.state().seen.get(poll)?.since)
     }
 

@@ -12,7 +12,7 @@ use polyrpc::service::MethodInfo;
 
 use crate::history::{History, MethodKey};
 use crate::observed::ObservedServer;
-use crate::vars::{Kind, Reading, Value, underscored};
+use crate::vars::{Kind, Reading, Value, to_underscored};
 
 /// State of a server at one time.
 #[derive(Debug)]
@@ -152,7 +152,7 @@ impl MethodStats {
         let totals = by_protocol.into_iter().reduce(|sum, method| sum.merged(&method));
         let key = MethodKey { server, service: info.service.clone(), method: info.name.clone() };
         let (recent, buckets) = totals.as_ref().map_or_else(Default::default, |totals| {
-            match history.recent(&key, totals, now) {
+            match history.recent_counts(&key, totals, now) {
                 Some((recent, seconds)) => (Recent::new(&recent, seconds), recent.buckets()),
                 // The period began before the first sample.
                 None => (Recent::new(totals, 10.0), totals.buckets()),
@@ -168,8 +168,8 @@ impl MethodStats {
     /// Returns its name in variables: `example_echo_service_echo`.
     pub(crate) fn name(&self) -> String {
         match self.info.service.as_str() {
-            "" => underscored(&self.info.name),
-            service => underscored(&format!("{service}.{}", self.info.name)),
+            "" => to_underscored(&self.info.name),
+            service => to_underscored(&format!("{service}.{}", self.info.name)),
         }
     }
 

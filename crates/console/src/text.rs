@@ -23,7 +23,7 @@ impl Text {
     }
 
     /// Adds a value, and spaces up to this number of characters.
-    pub(crate) fn padded(&mut self, value: impl Display, width: usize) -> &mut Self {
+    pub(crate) fn column(&mut self, value: impl Display, width: usize) -> &mut Self {
         let start = self.0.len();
         self.value(value);
         let written = self.0.get(start..).unwrap_or_default().chars().count();
@@ -42,7 +42,7 @@ impl Text {
 }
 
 /// Returns a number with what it counts: `1 server`, `2 servers`.
-pub(crate) fn counted(number: usize, noun: &str) -> String {
+pub(crate) fn format_count(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }
@@ -53,13 +53,14 @@ mod tests {
 
     #[test]
     fn one_is_singular() {
-        assert_eq!([0, 1, 2].map(|n| counted(n, "variable")), ["0 variables", "1 variable", "2 variables"]);
+        let texts = [0, 1, 2].map(|n| format_count(n, "variable"));
+        assert_eq!(texts, ["0 variables", "1 variable", "2 variables"]);
     }
 
     #[test]
     fn values_cannot_begin_lines() {
         let mut text = Text::default();
-        text.line("peer", "a\nqps: 5").padded("é", 3).raw("|");
+        text.line("peer", "a\nqps: 5").column("é", 3).raw("|");
         assert_eq!(text.into_string(), "peer: a\\u{a}qps: 5\né  |");
     }
 }

@@ -11,7 +11,7 @@ impl fmt::Display for Date {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let since = self.0.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let seconds = since.as_secs();
-        let (year, month, day) = civil(seconds / 86_400);
+        let (year, month, day) = civil_from_days(seconds / 86_400);
         let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
         write!(f, "{year:04}/{month:02}/{day:02}-{hour:02}:{minute:02}:{second:02}")?;
         match f.alternate() {
@@ -35,14 +35,14 @@ pub(crate) fn parse(text: &str) -> Option<SystemTime> {
     if !is_date || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
-    let seconds = days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
+    let seconds = days_from_civil(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
     UNIX_EPOCH
         .checked_add(Duration::from_secs(seconds))?
         .checked_add(Duration::try_from_secs_f64(fraction).ok()?)
 }
 
-/// Returns the number of a day since 1970, the reverse of [`civil`].
-fn days(year: u64, month: u64, day: u64) -> u64 {
+/// Returns the number of a day since 1970, the reverse of [`civil_from_days`].
+fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, of_era) = (year / 400, year % 400);
     let of_year = (153 * (if month > 2 { month - 3 } else { month + 9 }) + 2) / 5 + day - 1;
@@ -50,7 +50,7 @@ fn days(year: u64, month: u64, day: u64) -> u64 {
 }
 
 /// Returns the year, month and day of a day since 1970 (Hinnant, `chrono-Compatible Low-Level Date Algorithms`).
-fn civil(days: u64) -> (u64, u64, u64) {
+fn civil_from_days(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

@@ -47,7 +47,7 @@ impl Trend {
     }
 
     /// Returns the values of the last 60 minutes, 24 hours and 30 days.
-    pub(crate) fn longer(&self) -> [Vec<f32>; 3] {
+    pub(crate) fn longer_series(&self) -> [Vec<f32>; 3] {
         [self.minutes.iter().collect(), self.hours.iter().collect(), self.days.iter().collect()]
     }
 

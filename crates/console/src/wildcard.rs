@@ -23,7 +23,7 @@ impl Wildcards {
     }
 
     /// Whether a name is on the list, or the list is empty.
-    pub(crate) fn accept(&self, name: &str) -> bool {
+    pub(crate) fn accepts(&self, name: &str) -> bool {
         self.is_empty() || self.0.iter().any(|pattern| matches(pattern.as_bytes(), name.as_bytes()))
     }
 
@@ -82,12 +82,12 @@ mod tests {
         let parsed = |list: &str| Wildcards::parse(list).unwrap();
         let list = parsed("rpc_server*_count;iobuf_blo$k_*,pid");
         for name in ["rpc_server_80_count", "rpc_server_count", "iobuf_block_memory", "iobuf_blork_", "pid"] {
-            assert!(list.accept(name), "{name}");
+            assert!(list.accepts(name), "{name}");
         }
         for name in ["rpc_server_80_qps", "iobuf_blok_memory", "ppid", "pid2", ""] {
-            assert!(!list.accept(name), "{name}");
+            assert!(!list.accepts(name), "{name}");
         }
-        assert!(parsed("").accept("anything") && parsed("*").accept("anything"));
+        assert!(parsed("").accepts("anything") && parsed("*").accepts("anything"));
         assert_eq!(parsed("pid").single(), Some("pid"));
         assert_eq!((list.single(), parsed("p*").single()), (None, None));
     }
@@ -96,7 +96,7 @@ mod tests {
     fn long_patterns_take_no_exponential_time() {
         let name = "a".repeat(5_000);
         let pattern = "*a".repeat(500) + "b";
-        assert!(!Wildcards::parse(&pattern).unwrap().accept(&name));
+        assert!(!Wildcards::parse(&pattern).unwrap().accepts(&name));
     }
 
     #[test]

@@ -87,7 +87,7 @@ async fn pages_follow_loads_of_six_protocols() {
     arguments.extend(names.iter().map(OsStr::new));
     let stop = Stop::default();
     let loads = loads::start(&server.address().to_string(), &stop);
-    let (succeeded, text) = finished(node, &arguments).await;
+    let (succeeded, text) = try_run(node, &arguments).await;
     stop.stop();
     for (name, load) in names.iter().zip(loads) {
         let outcome = tokio::task::spawn_blocking(|| load.join().unwrap()).await.unwrap();
@@ -121,13 +121,13 @@ fn node(script: &str) -> Option<Command> {
 
 /// Runs a script that has to succeed, and returns what it prints.
 async fn run(node: Command, arguments: &[&OsStr]) -> String {
-    let (succeeded, text) = finished(node, arguments).await;
+    let (succeeded, text) = try_run(node, arguments).await;
     assert!(succeeded, "{text}");
     text
 }
 
 /// Runs a script. Returns whether it succeeded, and what it prints.
-async fn finished(mut node: Command, arguments: &[&OsStr]) -> (bool, String) {
+async fn try_run(mut node: Command, arguments: &[&OsStr]) -> (bool, String) {
     node.args(arguments);
     let output = tokio::task::spawn_blocking(move || node.output().unwrap()).await.unwrap();
     let [out, errors] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));

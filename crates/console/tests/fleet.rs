@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Answer, page, send, until};
+use common::{Answer, page, send, wait_until};
 use polyrpc::discovery::{Advertisement, Attributes, InProcess, Instance, Registrar};
 use polyrpc::layers::Metrics;
 use polyrpc::server::{Registration, ServerHandle};
@@ -72,7 +72,7 @@ fn data(admin: &AdminHandle) -> Value {
 }
 
 /// Waits until the page has what is expected; returns it as it was then.
-async fn eventually(admin: &AdminHandle, is: impl Fn(&Value) -> bool) -> Value {
+async fn wait_for(admin: &AdminHandle, is: impl Fn(&Value) -> bool) -> Value {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
         let known = data(admin);
@@ -123,7 +123,7 @@ async fn servers_of_a_registry_are_on_one_page() {
     let servers = [&first, &second, &third].map(|server| server.address().to_string());
     let calls: Vec<_> = servers.iter().cloned().map(|address| tokio::spawn(call(address))).collect();
 
-    let known = eventually(&admin, |known| {
+    let known = wait_for(&admin, |known| {
         known["reachable"] == 4
             && row(known, &silent)["state"] == "unreachable"
             && row(known, &servers[2])["outlier"].is_string()
@@ -171,24 +171,24 @@ async fn drain(admin: &AdminHandle, registry: &InProcess, servers: &[String; 3],
     assert_eq!(post(admin, &bearer, "drain=127.0.0.1:1").status, 404, "only what is listed is called");
     assert_eq!(post(admin, &bearer, "x=y").status, 400);
     assert_eq!(post(admin, &bearer, &format!("drain={}", servers[0])).status, 303);
-    until(|| row(&data(admin), &servers[0])["state"] == "not ready").await;
+    wait_until(|| row(&data(admin), &servers[0])["state"] == "not ready").await;
     let is_inactive = || {
         let listed = registry.list();
         let own = listed[SERVICE].iter().find(|instance| instance.address == servers[0]);
         own.is_some_and(|instance| instance.attributes.value("state") == Some("inactive"))
     };
-    until(is_inactive).await;
+    wait_until(is_inactive).await;
     // It holds, over several refreshes of the entry.
     let end = Instant::now() + Duration::from_millis(500);
     while Instant::now() < end {
         assert!(is_inactive());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    eventually(admin, |known| known["skews"].as_array().unwrap().iter().any(|skew| skew[0] == "drain")).await;
+    wait_for(admin, |known| known["skews"].as_array().unwrap().iter().any(|skew| skew[0] == "drain")).await;
     assert_eq!(post(admin, &bearer, &format!("serve={}", servers[0])).status, 303);
-    until(|| row(&data(admin), &servers[0])["state"] == "ready").await;
+    wait_until(|| row(&data(admin), &servers[0])["state"] == "ready").await;
     assert_eq!(post(admin, &bearer, &format!("drain={brpc}")).status, 303);
-    until(|| row(&data(admin), brpc)["order"] == "refused: the server has no setting drain").await;
+    wait_until(|| row(&data(admin), brpc)["order"] == "refused: the server has no setting drain").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -223,7 +223,7 @@ async fn page_shows_the_graph_of_calls() {
         let links = data["calls"]["links"].as_array().cloned().unwrap_or_default();
         links.into_iter().find(|link| link["caller"] == *caller && link["callee"] == *callee)
     };
-    let known = eventually(&admin, |known| {
+    let known = wait_for(&admin, |known| {
         [&callee, &outside.address().to_string()]
             .iter()
             .all(|callee| link(known, callee).is_some_and(|link| link["per_second"].as_f64() > Some(0.0)))

@@ -3,13 +3,13 @@
 mod common;
 
 use bytes::Bytes;
-use common::{get, observed, send, services};
+use common::{get, observe, send, services};
 use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::{Client, Format};
 
 /// Returns the body of a captured answer.
-fn captured(name: &str) -> String {
+fn read_captured(name: &str) -> String {
     let path = format!("{}/../../vectors/http/{name}.txt", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     text.replace("\r\n", "\n").split_once("\n\n").unwrap().1.to_owned()
@@ -30,12 +30,12 @@ fn shape(text: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn pages_that_do_not_depend_on_time_are_equal() {
-    let (console, server) = observed(services()).await;
+    let (console, server) = observe(services()).await;
     let own = |target: &str| get(server.address(), target).body;
-    assert_eq!(own("/health"), captured("get_health"));
-    assert_eq!(own("/protobufs"), captured("get_protobufs"));
-    assert_eq!(own("/protobufs/example.EchoRequest"), captured("get_protobufs_example.EchoRequest"));
-    let list: serde_json::Value = serde_json::from_str(&captured("get_list")).unwrap();
+    assert_eq!(own("/health"), read_captured("get_health"));
+    assert_eq!(own("/protobufs"), read_captured("get_protobufs"));
+    assert_eq!(own("/protobufs/example.EchoRequest"), read_captured("get_protobufs_example.EchoRequest"));
+    let list: serde_json::Value = serde_json::from_str(&read_captured("get_list")).unwrap();
     let own_list: serde_json::Value = serde_json::from_str(&own("/list")).unwrap();
     let service = &list["service"][0];
     assert!(own_list["service"].as_array().unwrap().contains(service), "{own_list}");
@@ -44,7 +44,7 @@ async fn pages_that_do_not_depend_on_time_are_equal() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn status_has_the_lines_of_brpc() {
-    let (console, server) = observed(services()).await;
+    let (console, server) = observe(services()).await;
     let own = get(server.address(), "/status").body;
     let head = |text: &str| {
         shape(text)
@@ -53,17 +53,17 @@ async fn status_has_the_lines_of_brpc() {
             .map(|line| line.split(':').next().unwrap().to_owned())
             .collect::<Vec<_>>()
     };
-    assert_eq!(head(&own), head(&captured("get_status")));
+    assert_eq!(head(&own), head(&read_captured("get_status")));
     let method = |text: &str| shape(text.split_once("[example.EchoService]").unwrap().1);
-    assert_eq!(method(&own), method(&captured("get_status")));
+    assert_eq!(method(&own), method(&read_captured("get_status")));
     drop(console);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn connections_have_the_columns_of_brpc() {
-    let (console, server) = observed(services()).await;
+    let (console, server) = observe(services()).await;
     let own = get(server.address(), "/connections").body;
-    let brpc = captured("get_connections");
+    let brpc = read_captured("get_connections");
     let lines = |text: &str, at: usize| text.lines().nth(at).unwrap().to_owned();
     assert_eq!((lines(&own, 0), lines(&own, 1)), (lines(&brpc, 0), lines(&brpc, 1)));
     let columns = |line: &str| line.match_indices('|').map(|(at, _)| at).collect::<Vec<_>>();
@@ -74,9 +74,9 @@ async fn connections_have_the_columns_of_brpc() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn flags_and_variables_have_the_form_of_brpc() {
-    let (console, server) = observed(services()).await;
+    let (console, server) = observe(services()).await;
     let own = get(server.address(), "/flags/max_body_size;health_check_interval;bvar_dump_interval").body;
-    let brpc = captured("get_flags_max_body_size_health_check_interval_bvar_dump_interva");
+    let brpc = read_captured("get_flags_max_body_size_health_check_interval_bvar_dump_interva");
     let start = |text: &str| text.lines().take(2).map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(start(&own), start(&brpc));
     let flag = "max_body_size | 67108864 | Maximum size of a single message body in all protocols | ";
@@ -86,7 +86,7 @@ async fn flags_and_variables_have_the_form_of_brpc() {
     let port = server.address().to_string().rsplit_once(':').unwrap().1.to_owned();
     let own_names: Vec<_> = own.lines().filter_map(|line| line.split(" : ").next()).collect();
     let missing = ["builtin_service_count"];
-    for line in captured("get_vars_rpc__").lines().filter(|line| line.starts_with("rpc_server_18001_")) {
+    for line in read_captured("get_vars_rpc__").lines().filter(|line| line.starts_with("rpc_server_18001_")) {
         let name = line.split(" : ").next().unwrap().replace("18001", &port);
         let is_missing = missing.iter().any(|end| name.ends_with(end));
         assert_eq!(own_names.contains(&name.as_str()), !is_missing, "{name}: {own}");
@@ -99,7 +99,7 @@ async fn flags_and_variables_have_the_form_of_brpc() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn status_and_list_are_there_over_baidu_std() {
-    let (console, server) = observed(services()).await;
+    let (console, server) = observe(services()).await;
     let client = Client::new(&format!("baidu-std://{}", server.address())).unwrap();
     let call = async |service: &str| {
         let body = Body::new(Format::Protobuf, Bytes::new());

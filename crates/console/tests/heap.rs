@@ -4,7 +4,7 @@ mod common;
 
 use std::process::{Command, Output};
 
-use common::{Answer, observed, send, services, until};
+use common::{Answer, observe, send, services, wait_until};
 use polyrpc::Client;
 use polyrpc_console::{Admin, AdminHandle, Jemalloc, Role};
 
@@ -21,7 +21,7 @@ fn fill_the_warehouse() -> Vec<Vec<u8>> {
     std::hint::black_box((0..BLOCKS).map(|block| vec![block as u8 | 1; SIZE]).collect())
 }
 
-fn asked(admin: &AdminHandle, target: &str, fields: &str) -> Answer {
+fn ask(admin: &AdminHandle, target: &str, fields: &str) -> Answer {
     send(admin.address(), "GET", target, fields, "")
 }
 
@@ -47,9 +47,9 @@ fn memory_in_use_is_profiled_if_the_allocator_samples() {
 #[tokio::test]
 #[ignore = "needs allocator settings: memory_in_use_is_profiled_if_the_allocator_samples runs it"]
 async fn heap_is_not_profiled() {
-    let (console, _server) = observed(services()).await;
+    let (console, _server) = observe(services()).await;
     let admin = Admin::on("127.0.0.1:0").anonymous(Role::Profile).start(&console).unwrap();
-    let answer = asked(&admin, "/hotspots/heap", "");
+    let answer = ask(&admin, "/hotspots/heap", "");
     assert_eq!(answer.status, 503);
     assert!(answer.body.contains("_RJEM_MALLOC_CONF=prof:true,prof_active:false"), "{answer:?}");
 }
@@ -63,16 +63,16 @@ async fn heap_is_profiled() {
         let shelf = own.clone();
         async move { shelf.lock().unwrap().push(fill_the_warehouse()) }
     };
-    let (console, server) = observed(services().function("Shop/Fill", fill)).await;
+    let (console, server) = observe(services().function("Shop/Fill", fill)).await;
     let admin = Admin::on("127.0.0.1:0").anonymous(Role::Profile).start(&console).unwrap();
     // Nothing is sampled until somebody asks.
-    let first = asked(&admin, "/hotspots/heap", "");
+    let first = ask(&admin, "/hotspots/heap", "");
     assert!(first.status == 503 && first.body.contains("from now on"), "{first:?}");
     let client = Client::new(&format!("rpcx://{}", server.address())).unwrap();
-    let before = asked(&admin, "/hotspots/heap?format=json", "").json()["data"]["profile"]["id"].clone();
+    let before = ask(&admin, "/hotspots/heap?format=json", "").json()["data"]["profile"]["id"].clone();
     let () = client.call("Shop/Fill", &()).await.unwrap();
-    until(|| shelf.lock().unwrap().len() == 1).await;
-    let profile = asked(&admin, "/hotspots/heap?format=json", "").json()["data"]["profile"].clone();
+    wait_until(|| shelf.lock().unwrap().len() == 1).await;
+    let profile = ask(&admin, "/hotspots/heap?format=json", "").json()["data"]["profile"].clone();
     let is_wanted = |row: &&serde_json::Value| {
         row["name"].as_str().is_some_and(|name| name.contains("fill_the_warehouse") && !name.contains("{"))
     };
@@ -86,15 +86,15 @@ async fn heap_is_profiled() {
     assert!((0.8..1.25).contains(&(total / wanted)), "{total} of {wanted} bytes");
     // What was allocated between two profiles.
     let grown =
-        asked(&admin, &format!("/hotspots/heap?view={}&base={before}&format=json", profile["id"]), "").json();
+        ask(&admin, &format!("/hotspots/heap?view={}&base={before}&format=json", profile["id"]), "").json();
     let grown =
         grown["data"]["profile"]["functions"].as_array().unwrap().iter().find(is_wanted).unwrap()["grown"]
             .clone();
     assert!(grown.as_f64().is_some_and(|grown| grown > 0.0), "{grown}");
-    let html = asked(&admin, "/hotspots/heap", "User-Agent: Mozilla/5.0\r\n").body;
+    let html = ask(&admin, "/hotspots/heap", "User-Agent: Mozilla/5.0\r\n").body;
     assert!(html.contains("name=take") && !html.contains("<svg"), "{html}");
     let html =
-        asked(&admin, &format!("/hotspots/heap?view={}", profile["id"]), "User-Agent: Mozilla/5.0\r\n").body;
+        ask(&admin, &format!("/hotspots/heap?view={}", profile["id"]), "User-Agent: Mozilla/5.0\r\n").body;
     assert!(
         html.contains("<svg") && !html.contains("by method") && !html.contains("Methods whose"),
         "{html}"

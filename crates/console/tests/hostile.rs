@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{OWN_SCRIPT, get, observed, send};
+use common::{OWN_SCRIPT, get, observe, send};
 use polyrpc::client::Request;
 use polyrpc::layers::Metrics;
 use polyrpc::server::{Limits, ServerHandle};
@@ -55,7 +55,7 @@ fn assert_harmless(target: &str, body: &str, is_html: bool) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn nothing_of_a_name_is_obeyed() {
     let server = Server::new().version(NASTY).function(NASTY, |text: String| async move { text });
-    let (console, server) = observed(server).await;
+    let (console, server) = observe(server).await;
     let _setting = Setting::define(NASTY, 1_u64, NASTY).register();
     let metrics = Metrics::new();
     console.observe_metrics(&metrics);
@@ -160,7 +160,7 @@ async fn connections_are_held() {
 }
 
 /// Waits until a server has this many connections.
-async fn connected(server: &ServerHandle, count: usize) {
+async fn wait_for_connections(server: &ServerHandle, count: usize) {
     let end = Instant::now() + Duration::from_secs(120);
     while server.connections() < count {
         assert!(Instant::now() < end, "{} of {count} connections", server.connections());
@@ -193,7 +193,7 @@ async fn many_methods_and_connections_are_shown_in_time() {
     for n in 0..METHODS {
         server = server.function(&format!("method_{n}"), |text: String| async move { text });
     }
-    let (console, server) = observed(server).await;
+    let (console, server) = observe(server).await;
     let mut holder = Command::new(std::env::current_exe().unwrap());
     holder.args(["connections_are_held", "--exact", "--ignored"]);
     holder
@@ -201,7 +201,7 @@ async fn many_methods_and_connections_are_shown_in_time() {
         .stdin(Stdio::piped())
         .stdout(Stdio::null());
     let mut holder = holder.spawn().unwrap();
-    connected(&server, connections).await;
+    wait_for_connections(&server, connections).await;
     let admin = Admin::on("127.0.0.1:0").anonymous(Role::Call).start(&console).unwrap();
     let html = |target: &str| send(admin.address(), "GET", target, BROWSER, "");
     for target in [

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use common::{get, observed, send, services, until};
+use common::{get, observe, send, services, wait_until};
 use polyrpc::Client;
 use polyrpc_console::{Admin, AdminHandle, Role};
 
@@ -48,7 +48,7 @@ impl Follower {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn page_is_sent_again_when_it_has_changed() {
-    let (console, server) = observed(services()).await;
+    let (console, server) = observe(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     let mut follower = Follower::start(&admin, "%2Fstatus");
     let part = follower.part();
@@ -67,7 +67,7 @@ async fn page_is_sent_again_when_it_has_changed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn only_pages_that_are_read_are_followed() {
-    let (console, server) = observed(services()).await;
+    let (console, server) = observe(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     for target in [
         "",
@@ -92,7 +92,7 @@ async fn only_pages_that_are_read_are_followed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn few_pages_are_followed_at_a_time() {
-    let (console, _server) = observed(services()).await;
+    let (console, _server) = observe(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     let followers: Vec<_> = (0..8).map(|_| Follower::start(&admin, "/status")).collect();
     let one_more = || get(admin.address(), "/console/live?path=%2Fflags").status;
@@ -101,5 +101,5 @@ async fn few_pages_are_followed_at_a_time() {
     assert_eq!(refused.status, 503, "{refused:?}");
     drop(followers);
     // The ends of the connections are noticed, and make room.
-    until(|| Follower::ask(&admin, "/status").line().starts_with("HTTP/1.1 200 ")).await;
+    wait_until(|| Follower::ask(&admin, "/status").line().starts_with("HTTP/1.1 200 ")).await;
 }

@@ -24,7 +24,7 @@ const VARIABLES: usize = 1_000;
 const MIB: f64 = (1 << 20) as f64;
 
 /// Returns the memory in use, in MiB.
-fn used() -> f64 {
+fn memory_in_use() -> f64 {
     let stats = ALLOCATOR.stats();
     (stats.bytes_allocated as f64 - stats.bytes_deallocated as f64) / MIB
 }
@@ -56,7 +56,7 @@ async fn series_and_spans_keep_to_their_budgets() {
     };
     call_all().await;
     assert_eq!(console_threads(), [""; 0], "nothing runs without a console");
-    let before = used();
+    let before = memory_in_use();
     let variables: Vec<_> = (0..VARIABLES).map(|n| Counter::new(&format!("memory_test_{n}"))).collect();
     let console = Console::new();
     assert_eq!(console_threads(), [""; 0], "nothing runs while nothing is observed");
@@ -79,7 +79,7 @@ async fn series_and_spans_keep_to_their_budgets() {
     for target in ["/status", "/vars"] {
         page(&admin, target);
     }
-    let series = used() - before;
+    let series = memory_in_use() - before;
     assert!(series < 8.0, "the series take {series:.1} MiB");
 
     set("10000");
@@ -92,7 +92,7 @@ async fn series_and_spans_keep_to_their_budgets() {
         }
         assert!(Instant::now() < end, "{total} spans");
     };
-    let spans = used() - before - series;
+    let spans = memory_in_use() - before - series;
     assert!(spans < 16.0, "{total} spans take {spans:.1} MiB");
     println!("series {series:.1} MiB, {total} spans {spans:.1} MiB");
 
@@ -103,6 +103,6 @@ async fn series_and_spans_keep_to_their_budgets() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     // The console's own things are gone with it; the variables and the server are not.
-    let left = used() - before;
+    let left = memory_in_use() - before;
     assert!(left < series + spans, "{left:.1} of {:.1} MiB are left", series + spans);
 }

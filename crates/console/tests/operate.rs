@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 
-use common::{observed, send, services, until};
+use common::{observe, send, services, wait_until};
 use polyrpc::discovery::{Attributes, InProcess};
 use polyrpc::layers::Metrics;
 use polyrpc::server::Registration;
@@ -34,7 +34,7 @@ fn port(address: &Address) -> String {
 /// The filter is a setting of the process: one test has it all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn log_filter_is_changed_recorded_and_expires() {
-    let (console, _server) = observed(services()).await;
+    let (console, _server) = observe(services()).await;
     let applied = Arc::new(Mutex::new(Vec::new()));
     let seen = applied.clone();
     console.log_filter("info", move |filter| {
@@ -52,7 +52,7 @@ async fn log_filter_is_changed_recorded_and_expires() {
     let changes = json(admin.address(), "/flags/log_filter")["data"]["changes"].clone();
     assert_eq!(changes[0]["old"], "info");
     assert!(changes[0]["author"].as_str().unwrap().starts_with("token from 127.0.0.1"), "{changes}");
-    until(|| json(admin.address(), "/vlog")["data"]["filter"] == "info").await;
+    wait_until(|| json(admin.address(), "/vlog")["data"]["filter"] == "info").await;
     assert_eq!(*applied.lock().unwrap(), ["polyrpc=trace,warn", "info"]);
 }
 
@@ -78,22 +78,22 @@ async fn drained_server_is_not_ready_and_ends_its_connections() {
     };
     assert_eq!(set(&admin, &format!("/flags/weight@{port}?setvalue=9")), 200);
     assert_eq!(set(&admin, &format!("/flags/weight@{port}?setvalue=x")), 400);
-    until(|| attribute("weight").as_deref() == Some("9")).await;
+    wait_until(|| attribute("weight").as_deref() == Some("9")).await;
     assert_eq!(set(&admin, &format!("/flags/drain@{port}?setvalue=maybe")), 400);
     assert_eq!(set(&admin, &format!("/flags/drain@{port}?setvalue=true")), 200);
     assert_eq!(send(admin.address(), "GET", "/readyz", "", "").status, 503);
-    until(|| attribute("state").as_deref() == Some("inactive")).await;
-    until(|| server.connections() == 0).await;
+    wait_until(|| attribute("state").as_deref() == Some("inactive")).await;
+    wait_until(|| server.connections() == 0).await;
     // Callers that look at neither are served.
     let _: i64 = client.call("add", &(1, 2)).await.unwrap();
     assert_eq!(set(&admin, &format!("/flags/drain@{port}?setvalue=false")), 200);
     assert_eq!(send(admin.address(), "GET", "/readyz", "", "").status, 200);
-    until(|| attribute("state").is_none()).await;
+    wait_until(|| attribute("state").is_none()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn connections_are_ended_from_their_list() {
-    let (console, server) = observed(services()).await;
+    let (console, server) = observe(services()).await;
     let admin = writable(&console);
     for action in ["close", "drain"] {
         let client = Client::new(&format!("rpcx://{}", server.address())).unwrap();
@@ -107,7 +107,7 @@ async fn connections_are_ended_from_their_list() {
         assert_eq!(post(&bearer, "close=x"), 400);
         assert_eq!(post(&bearer, &format!("{action}=999999")), 404);
         assert_eq!(post(&bearer, &body), 303);
-        until(|| server.connections() == 0).await;
+        wait_until(|| server.connections() == 0).await;
     }
     // Readers see no buttons.
     let html = send(admin.address(), "GET", "/connections", "User-Agent: Mozilla/5.0\r\n", "").body;

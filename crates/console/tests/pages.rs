@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{OWN_SCRIPT, get, observed, page, send, services, until};
+use common::{OWN_SCRIPT, get, observe, page, send, services, wait_until};
 use flate2::read::GzDecoder;
 use polyrpc::layers::Metrics;
 use polyrpc::{Client, Protocol, Server};
@@ -39,7 +39,7 @@ const PAGES: [&str; 18] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn every_page_answers_in_every_form() {
-    let (console, server) = observed(services()).await;
+    let (console, server) = observe(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     let client = Client::new(&format!("grpc://{}", server.address())).unwrap();
     let _: i64 = client.call("add", &(1, 2)).await.unwrap();
@@ -80,7 +80,7 @@ async fn every_page_answers_in_every_form() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn status_has_the_calls_of_every_protocol() {
-    let (console, server) = observed(services()).await;
+    let (console, server) = observe(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     for protocol in [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Grpc, Protocol::Http, Protocol::NetRpc] {
         let client =
@@ -97,7 +97,7 @@ async fn status_has_the_calls_of_every_protocol() {
         methods.as_array().unwrap().iter().find(|method| method["name"] == name).unwrap().clone()
     };
     // A call may be counted a little after its client has the reply.
-    until(|| method("fail")["error"] == 5 && method("add")["count"] == 20).await;
+    wait_until(|| method("fail")["error"] == 5 && method("add")["count"] == 20).await;
     let add = method("add");
     assert_eq!((add["count"].as_u64(), add["error"].as_u64()), (Some(20), Some(0)), "{add}");
     assert_eq!(add["protocols"].as_array().unwrap().len(), 5, "{add}");
@@ -106,7 +106,7 @@ async fn status_has_the_calls_of_every_protocol() {
     let fail = method("fail");
     assert_eq!((fail["count"].as_u64(), fail["error"].as_u64()), (Some(0), Some(5)), "{fail}");
     assert_eq!(fail["protocols"][0]["failures"][0][0], "not found", "{fail}");
-    until(|| page(&admin, "/vars/rpc_server_*_add_count").body.ends_with("_add_count : 20\n")).await;
+    wait_until(|| page(&admin, "/vars/rpc_server_*_add_count").body.ends_with("_add_count : 20\n")).await;
     // The rate covers recent calls only, and not those before the first sample: it needs a new call.
     let client = Client::new(&format!("rpcx://{}", server.address())).unwrap();
     let end = Instant::now() + Duration::from_secs(60);
@@ -122,7 +122,7 @@ async fn status_has_the_calls_of_every_protocol() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn variables_have_series_which_are_sampled_each_second() {
-    let (console, server) = observed(services()).await;
+    let (console, server) = observe(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     let client = Client::new(&format!("rpcx://{}", server.address())).unwrap();
     for _ in 0..7 {
@@ -138,7 +138,7 @@ async fn variables_have_series_which_are_sampled_each_second() {
         assert!(points.iter().enumerate().all(|(at, point)| point[0] == at), "{points:?}");
         points[173][1].as_f64()
     };
-    until(|| last() == Some(7.0)).await;
+    wait_until(|| last() == Some(7.0)).await;
     assert_eq!(get(admin.address(), "/vars/no_such_variable?series").status, 404);
     assert_eq!(get(admin.address(), "/vars/no_such_variable").status, 404);
 }
@@ -160,7 +160,7 @@ async fn variables_of_the_program_are_listed_while_they_exist() {
     family.with(["no\"rth\n"]).add(3);
     let read = |name: &str| get(admin.address(), &format!("/vars/{name}")).body;
     // It counts on while samples are taken.
-    until(|| {
+    wait_until(|| {
         counter.add(1);
         rate.value() > 0.0 && window.value() > 0
     })
@@ -183,7 +183,7 @@ async fn variables_of_the_program_are_listed_while_they_exist() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn settings_are_listed_with_their_defaults() {
-    let (console, _server) = observed(services()).await;
+    let (console, _server) = observe(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     let setting = Setting::define("pages_test_limit", 5_u64, "How many at most").register();
     setting.set(6);
@@ -200,7 +200,7 @@ async fn settings_are_listed_with_their_defaults() {
 async fn pages_on_the_port_leave_the_methods_alone() {
     let status = |text: String| async move { text + "!" };
     let (console, server) =
-        observed(services().function("status", status).function("vars/add", |n: i64| async move { n + 1 }))
+        observe(services().function("status", status).function("vars/add", |n: i64| async move { n + 1 }))
             .await;
     let client = Client::new(&format!("http://{}", server.address())).unwrap();
     assert_eq!(client.call::<String>("status", "mine").await.unwrap(), "mine!");
@@ -214,7 +214,7 @@ async fn pages_on_the_port_leave_the_methods_alone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn channels_have_the_servers_of_clients_while_they_are_observed() {
-    let (console, server) = observed(services()).await;
+    let (console, server) = observe(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let client =
@@ -267,18 +267,18 @@ async fn several_servers_are_distinguished() {
     assert_eq!(page_of_metrics.matches("# TYPE polyrpc_build_info gauge").count(), 1);
     let gone = running.remove(0);
     gone.shutdown(Duration::ZERO).await;
-    until(|| !page(&admin, "/status").body.contains("version: one")).await;
+    wait_until(|| !page(&admin, "/status").body.contains("version: one")).await;
     assert!(page(&admin, "/status").body.contains("version: two"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn list_of_few_variables_has_plots_with_the_values_behind_them() {
-    let (console, _server) = observed(services()).await;
+    let (console, _server) = observe(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     let _gauge = Gauge::read("pages_test_plot", || 2.5);
     let browser = "User-Agent: Mozilla/5.0\r\n";
     let html = |target: &str| send(admin.address(), "GET", target, browser, "").body;
-    until(|| html("/vars/pages_test_plot").matches("<svg class=plot").count() == 4).await;
+    wait_until(|| html("/vars/pages_test_plot").matches("<svg class=plot").count() == 4).await;
     let single = html("/vars/pages_test_plot");
     assert!(single.contains("pages_test_plot in the last 24 hours: largest "), "{single}");
     assert_eq!(single.matches("<details>").count(), 4);
@@ -293,7 +293,7 @@ async fn list_of_few_variables_has_plots_with_the_values_behind_them() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn long_pages_are_compressed_unless_they_have_a_token() {
-    let (console, _server) = observed(services()).await;
+    let (console, _server) = observe(services()).await;
     let admin = Admin::on("127.0.0.1:0").token(Role::Write, WRITE).anonymous(Role::Read).writable();
     let admin = admin.start(&console).unwrap();
     let fields = "User-Agent: Mozilla/5.0\r\nAccept-Encoding: gzip, deflate, br\r\n";
@@ -331,7 +331,7 @@ async fn long_pages_are_compressed_unless_they_have_a_token() {
 /// A page is checked by promtool, if that is installed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn promtool_accepts_the_metrics() {
-    let (console, server) = observed(services()).await;
+    let (console, server) = observe(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     let client = Client::new(&format!("grpc://{}", server.address())).unwrap();
     let _: i64 = client.call("add", &(1, 2)).await.unwrap();

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use common::{exchange, get, observed, page, send, services, until};
+use common::{exchange, get, observe, page, send, services, wait_until};
 use polyrpc::layers::Metrics;
 use polyrpc::server::Limits;
 use polyrpc::{Address, Client, Server};
@@ -20,7 +20,7 @@ const CALL: &str = "a-token-for-calling";
 const PROFILE: &str = "a-token-for-profiling";
 const WRITE: &str = "a-token-for-writing";
 
-fn guarded() -> Admin {
+fn admin_with_tokens() -> Admin {
     Admin::on("127.0.0.1:0")
         .token(Role::Read, READ)
         .token(Role::Call, CALL)
@@ -38,7 +38,7 @@ fn status(admin: &AdminHandle, method: &str, target: &str, fields: &str, body: &
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn local_callers_read_pages_without_a_credential() {
-    let (console, _server) = observed(services()).await;
+    let (console, _server) = observe(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     let answer = page(&admin, "/status");
     assert!(answer.body.contains("[example.EchoService]"), "{answer:?}");
@@ -72,7 +72,7 @@ async fn local_callers_read_pages_without_a_credential() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn unix_socket_answers_too() {
-    let (console, _server) = observed(services()).await;
+    let (console, _server) = observe(services()).await;
     let path = std::env::temp_dir().join(format!("polyrpc-console-{}.sock", std::process::id()));
     let admin = Admin::on(format!("unix:{}", path.display())).start(&console).unwrap();
     let request = "GET /version HTTP/1.1\r\nHost: whatever\r\nConnection: close\r\n\r\n";
@@ -109,13 +109,13 @@ fn a_process_without_servers_has_pages() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn connection_is_closed_by_its_page() {
-    let (console, server) = observed(services()).await;
-    let admin = guarded().writable().start(&console).unwrap();
+    let (console, server) = observe(services()).await;
+    let admin = admin_with_tokens().writable().start(&console).unwrap();
     let client = Client::new(&format!("rpcx://{}", server.address())).unwrap();
     let _: i64 = client.call("add", &(1, 2)).await.unwrap();
     let listed = || send(admin.address(), "GET", "/connections?format=json", &bearer(READ), "").json();
     // A call may be counted a little after its client has the reply.
-    until(|| listed()["data"]["connections"][0]["calls"] == 1).await;
+    wait_until(|| listed()["data"]["connections"][0]["calls"] == 1).await;
     let connections = listed();
     let [connection] = &connections["data"]["connections"].as_array().unwrap()[..] else {
         panic!("{connections}")
@@ -125,14 +125,15 @@ async fn connection_is_closed_by_its_page() {
     let answer = send(admin.address(), "GET", &target, &bearer(READ), "");
     assert!(answer.body.contains("protocol: rpcx\n"), "{answer:?}");
     assert_eq!(status(&admin, "POST", &target, &bearer(WRITE), "action=close"), 303);
-    until(|| server.connections() == 0).await;
+    wait_until(|| server.connections() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn browsers_are_kept_from_what_their_users_do_not_mean() {
-    let (console, server) = observed(services()).await;
+    let (console, server) = observe(services()).await;
     let setting = Setting::define("plane_browser", 1_u64, "for a test").register();
-    let admin = guarded().anonymous(Role::Read).hosts(["admin.example"]).writable().start(&console).unwrap();
+    let admin = admin_with_tokens().anonymous(Role::Read).hosts(["admin.example"]).writable();
+    let admin = admin.start(&console).unwrap();
     let port = admin.address().to_string().rsplit_once(':').unwrap().1.to_owned();
     let own = format!("http://{}", admin.address());
     // Names that resolve to this listener without being its own.
@@ -207,7 +208,7 @@ async fn browsers_are_kept_from_what_their_users_do_not_mean() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn wrong_credentials_are_answered_late() {
     let console = Console::new();
-    let admin = guarded().start(&console).unwrap();
+    let admin = admin_with_tokens().start(&console).unwrap();
     let began = Instant::now();
     let answer = send(admin.address(), "GET", "/status", &bearer("wrong-wrong-wrong"), "");
     assert_eq!((answer.status, answer.field("www-authenticate").is_some()), (401, true));
@@ -216,7 +217,7 @@ async fn wrong_credentials_are_answered_late() {
 
 #[test]
 fn connection_ends_with_the_answer_to_a_missing_or_wrong_credential() {
-    let admin = guarded().start(&Console::new()).unwrap();
+    let admin = admin_with_tokens().start(&Console::new()).unwrap();
     let connect = || {
         let stream = std::net::TcpStream::connect(admin.address().to_string()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -245,7 +246,7 @@ fn connection_ends_with_the_answer_to_a_missing_or_wrong_credential() {
 /// The listener grants an address 32 connections.
 #[test]
 fn connections_without_a_credential_make_room_for_those_with_one() {
-    let admin = guarded().start(&Console::new()).unwrap();
+    let admin = admin_with_tokens().start(&Console::new()).unwrap();
     let begin = |target: &str, fields: &str| {
         let mut stream = std::net::TcpStream::connect(admin.address().to_string()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -273,7 +274,7 @@ fn ask(stream: &mut std::net::TcpStream, target: &str, fields: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn forms_are_bounded() {
-    let admin = guarded().start(&Console::new()).unwrap();
+    let admin = admin_with_tokens().start(&Console::new()).unwrap();
     let long = "x".repeat(70 << 10);
     let answer = send(admin.address(), "POST", "/flags/x", &bearer(WRITE), &long);
     assert_eq!(answer.status, 413);
@@ -282,7 +283,7 @@ async fn forms_are_bounded() {
 /// Forms that do not come hold the listener's connections only if their senders have a credential, and then not for long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn forms_that_never_end_are_answered() {
-    let admin = guarded().start(&Console::new()).unwrap();
+    let admin = admin_with_tokens().start(&Console::new()).unwrap();
     let begin = |fields: &str| {
         let mut stream = std::net::TcpStream::connect(admin.address().to_string()).unwrap();
         let head = format!(
@@ -350,7 +351,7 @@ fn busy_server_does_not_hold_up_the_admin_listener() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn requests_for_pages_are_not_counted_as_calls() {
-    let (console, server) = observed(services()).await;
+    let (console, server) = observe(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     let before = server.info().calls;
     for _ in 0..3 {
@@ -361,17 +362,17 @@ async fn requests_for_pages_are_not_counted_as_calls() {
     assert!(metrics.is_empty(), "{metrics:?}");
     assert_eq!(server.info().calls.failed, before.failed);
     // Nor does the admin listener appear among the server's connections.
-    until(|| server.connections() == 0).await;
+    wait_until(|| server.connections() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn readiness_follows_the_servers_and_liveness_the_process() {
-    let (console, server) = observed(services().lame_duck(Duration::from_millis(300))).await;
+    let (console, server) = observe(services().lame_duck(Duration::from_millis(300))).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     let ready = || get(admin.address(), "/readyz").status;
     assert_eq!((ready(), get(admin.address(), "/health/nobody").status), (200, 404));
     let stopping = tokio::spawn(server.shutdown(Duration::from_secs(1)));
-    until(|| ready() == 503).await;
+    wait_until(|| ready() == 503).await;
     assert_eq!(page(&admin, "/livez").body, "OK");
     stopping.await.unwrap();
     // It is gone, and the process is not ready without it.
@@ -384,13 +385,13 @@ async fn dropped_handle_stops_listening() {
     let admin = Admin::on("127.0.0.1:0").start(&Console::new()).unwrap();
     let address = admin.address().to_string();
     drop(admin);
-    until(|| std::net::TcpStream::connect(&address).is_err()).await;
+    wait_until(|| std::net::TcpStream::connect(&address).is_err()).await;
 }
 
 /// A peer with as many incomplete requests as it likes leaves room for the probes of another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn incomplete_requests_of_a_peer_do_not_keep_the_probes_of_another_out() {
-    let (console, _server) = observed(services()).await;
+    let (console, _server) = observe(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     let address: std::net::SocketAddr = admin.address().to_string().parse().unwrap();
     let mut open = Vec::new();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Answer, observed, page, send, services};
+use common::{Answer, observe, page, send, services};
 use polyrpc::contention::Mutex;
 use polyrpc::{Client, Result};
 use polyrpc_console::{Admin, AdminHandle, Role};
@@ -73,7 +73,7 @@ fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
 }
 
-fn asked(admin: &AdminHandle, target: &str, fields: &str) -> Answer {
+fn ask(admin: &AdminHandle, target: &str, fields: &str) -> Answer {
     send(admin.address(), "GET", target, &(bearer(PROFILE) + fields), "")
 }
 
@@ -90,7 +90,7 @@ async fn busy_handler_is_named() {
             async move { stand_in_line(&counter) }
         })
         .service(RoasteryServer::new(Roaster));
-    let (console, server) = observed(server).await;
+    let (console, server) = observe(server).await;
     let admin = Admin::on("127.0.0.1:0").token(Role::Read, READ).token(Role::Profile, PROFILE);
     let admin = admin.start(&console).unwrap();
     for target in ["/hotspots/cpu?seconds=1", "/pprof/profile?seconds=1", "/debug/pprof/profile", "/hotspots"]
@@ -98,7 +98,7 @@ async fn busy_handler_is_named() {
         assert_eq!(send(admin.address(), "GET", target, &bearer(READ), "").status, 403, "{target}");
         assert_eq!(send(server.address(), "GET", target, "", "").status, 403, "{target}");
         let link = "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n";
-        assert_eq!(asked(&admin, target, link).status, 403, "a link of another page starts nothing");
+        assert_eq!(ask(&admin, target, link).status, 403, "a link of another page starts nothing");
     }
     let address = server.address().to_string();
     let client = Client::new(&format!("rpcx://{address}")).unwrap();
@@ -127,10 +127,10 @@ async fn busy_handler_is_named() {
 fn text_and_json_name_the_function_and_the_method(admin: &AdminHandle) {
     // The second joins the first.
     let both = std::thread::scope(|scope| {
-        let ask = |seconds: u64| move || asked(admin, &format!("/hotspots/cpu?seconds={seconds}"), "");
-        let first = scope.spawn(ask(4));
+        let sample = |seconds: u64| move || ask(admin, &format!("/hotspots/cpu?seconds={seconds}"), "");
+        let first = scope.spawn(sample(4));
         std::thread::sleep(Duration::from_secs(1));
-        let second = scope.spawn(ask(60));
+        let second = scope.spawn(sample(60));
         [first.join().unwrap(), second.join().unwrap()]
     });
     for text in &both {
@@ -143,7 +143,7 @@ fn text_and_json_name_the_function_and_the_method(admin: &AdminHandle) {
             "{text:?}"
         );
     }
-    let json = asked(admin, "/hotspots/cpu?view=1&format=json", "").json();
+    let json = ask(admin, "/hotspots/cpu?view=1&format=json", "").json();
     let profile = &json["data"]["profile"];
     assert_eq!(profile["methods"][0]["name"], "Shop/Grind", "{json}");
     assert!(profile["methods"][0]["share"].as_f64().is_some_and(|share| share > 0.5), "{json}");
@@ -157,31 +157,31 @@ fn text_and_json_name_the_function_and_the_method(admin: &AdminHandle) {
     // Every sample of the function is one of the method, but for a poll that was under way; its label is in no stack.
     assert!(labelled + 2 >= total && labelled <= samples, "{labelled} of {samples}, {total} of the function");
     assert!(!json.to_string().contains("digit_"), "{json}");
-    let by_method = asked(admin, "/hotspots/cpu?view=1&display_type=collapsed&by=method", "");
+    let by_method = ask(admin, "/hotspots/cpu?view=1&display_type=collapsed&by=method", "");
     let is_within = |line: &str| line.contains(";Shop/Grind;") && line.contains(";profile::grind_the_coffee");
     assert!(by_method.body.lines().any(is_within), "{by_method:?}");
-    let folded = asked(admin, "/hotspots/cpu?view=1&display_type=collapsed", "");
+    let folded = ask(admin, "/hotspots/cpu?view=1&display_type=collapsed", "");
     assert!(folded.body.lines().any(|line| line.contains(";profile::grind_the_coffee")), "{folded:?}");
 }
 
 fn graph_names_the_function(admin: &AdminHandle) {
     let browser = "User-Agent: Mozilla/5.0\r\n";
-    let form = asked(admin, "/hotspots/cpu", browser);
+    let form = ask(admin, "/hotspots/cpu", browser);
     assert!(form.body.contains("<button>Profile</button>") && !form.body.contains("<svg"), "{form:?}");
-    let graph = asked(admin, "/hotspots/cpu?seconds=1", browser).body;
+    let graph = ask(admin, "/hotspots/cpu?seconds=1", browser).body;
     let svg = graph.split("<svg").nth(1).unwrap().split("</svg>").next().unwrap();
     let rect = svg.split("<g>").find(|rect| rect.contains("<title>profile::grind_the_coffee ")).expect(svg);
     let width: f64 = rect.split("width=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
     assert!(width > 400.0, "{rect}");
-    let grouped = asked(admin, "/hotspots/cpu?view=2&by=method", browser).body;
+    let grouped = ask(admin, "/hotspots/cpu?view=2&by=method", browser).body;
     assert!(grouped.contains("<title>Shop/Grind ") && grouped.contains("<title>profile::grind"), "{grouped}");
-    let chosen = asked(admin, "/hotspots/cpu?view=2&method=Shop%2FGrind", browser).body;
+    let chosen = ask(admin, "/hotspots/cpu?view=2&method=Shop%2FGrind", browser).body;
     assert!(chosen.contains("Handlers of <code>Shop/Grind</code>"), "{chosen}");
     assert!(chosen.contains("<title>profile::grind_the_coffee "), "{chosen}");
-    let compared = asked(admin, "/hotspots/cpu?view=2&base=1", browser).body;
+    let compared = ask(admin, "/hotspots/cpu?view=2&base=1", browser).body;
     assert!(compared.contains("Compared with profile 1") && compared.contains("; before: "), "{compared}");
     assert!(compared.contains("class=f-same"), "{compared}");
-    let focused = asked(admin, "/hotspots/cpu?view=2&focus=profile%3A%3Agrind_the_coffee", browser).body;
+    let focused = ask(admin, "/hotspots/cpu?view=2&focus=profile%3A%3Agrind_the_coffee", browser).body;
     assert!(focused.contains("What <code>profile::grind_the_coffee</code> calls"), "{focused}");
 }
 
@@ -190,10 +190,10 @@ fn method_that_blocks_is_named(admin: &AdminHandle, address: &str) {
     let client = polyrpc::blocking::Client::new(&format!("rpcx://{address}")).unwrap();
     let call = std::thread::spawn(move || -> u64 { client.call("Roastery/Roast", &9_000_u64).unwrap() });
     let end = Instant::now() + Duration::from_secs(60);
-    while !asked(admin, "/tasks", "").body.contains("Roast") {
+    while !ask(admin, "/tasks", "").body.contains("Roast") {
         assert!(Instant::now() < end, "the call does not begin");
     }
-    let folded = asked(admin, "/hotspots/cpu?seconds=1&display_type=collapsed&by=method", "").body;
+    let folded = ask(admin, "/hotspots/cpu?seconds=1&display_type=collapsed&by=method", "").body;
     let blocking: Vec<_> = folded.lines().filter(|line| line.contains("profile::roast_the_beans")).collect();
     assert!(!blocking.is_empty(), "{folded}");
     for line in blocking {
@@ -247,7 +247,7 @@ fn waits_name_the_lock_and_the_method(admin: &AdminHandle, address: &str) {
             })
         })
         .collect();
-    let text = asked(admin, "/hotspots/contention?seconds=2", "");
+    let text = ask(admin, "/hotspots/contention?seconds=2", "");
     assert_eq!(text.status, 200, "{text:?}");
     let id = text.body.strip_prefix("profile: ").and_then(|rest| rest.lines().next()).expect(&text.body);
     let has =
@@ -255,17 +255,17 @@ fn waits_name_the_lock_and_the_method(admin: &AdminHandle, address: &str) {
     assert!(has("waits: ", "") && has("method:", " Shop/Queue") && has("", &lock), "{text:?}");
     // The table of places, too.
     assert!(has(" ", &format!("tests/profile.rs:{LOCKED}")), "{text:?}");
-    let json = asked(admin, &format!("/hotspots/contention?view={id}&format=json"), "").json();
+    let json = ask(admin, &format!("/hotspots/contention?view={id}&format=json"), "").json();
     assert_eq!(json["data"]["profile"]["functions"][0]["name"], *lock, "{json}");
-    let folded = asked(admin, &format!("/hotspots/contention?view={id}&display_type=collapsed"), "").body;
+    let folded = ask(admin, &format!("/hotspots/contention?view={id}&display_type=collapsed"), "").body;
     let ends = format!(";profile::stand_in_line;{lock} ");
     assert!(folded.lines().any(|line| line.contains(&ends)), "{folded}");
     assert!(!folded.contains("polyrpc::contention::") && !folded.contains("backtrace::trace"), "{folded}");
     // It is no profile of the CPU.
-    assert_eq!(asked(admin, &format!("/hotspots/cpu?view={id}"), "").status, 404);
+    assert_eq!(ask(admin, &format!("/hotspots/cpu?view={id}"), "").status, 404);
     go_reads(admin, &format!("/pprof/contention?view={id}"), "-top", &["Type: delay", "stand_in_line"]);
     go_reads(admin, &format!("/debug/pprof/mutex?view={id}"), "-tags", &["method: Total", "Shop/Queue"]);
-    let html = asked(admin, &format!("/hotspots/contention?view={id}"), "User-Agent: Mozilla/5.0\r\n").body;
+    let html = ask(admin, &format!("/hotspots/contention?view={id}"), "User-Agent: Mozilla/5.0\r\n").body;
     assert!(html.contains("<title>profile::stand_in_line ") && html.contains(" ns, "), "{html}");
     is_over.store(true, Ordering::Relaxed);
     callers.into_iter().for_each(|caller| caller.join().unwrap());
@@ -288,6 +288,6 @@ fn wrong_requests_are_refused(admin: &AdminHandle) {
         ("/hotspots/cpu/x", 404),
         ("/debug/pprof/goroutine", 404),
     ] {
-        assert_eq!(asked(admin, target, "").status, status, "{target}");
+        assert_eq!(ask(admin, target, "").status, status, "{target}");
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{get, page, send, until};
+use common::{get, page, send, wait_until};
 use polyrpc::layers::Metrics;
 use polyrpc::server::ServerHandle;
 use polyrpc::{Client, Context, Server, Status, propagation};
@@ -66,7 +66,7 @@ async fn phases_of_both_sides_are_recorded_with_notes() {
         let client = client(protocol, &server, &console);
         assert_eq!(client.call::<i64>("rpcz_work", &1).await.unwrap(), 2);
         let search = format!("method=rpcz_work&protocol={protocol}");
-        until(|| spans(&admin, &search).len() == 2).await;
+        wait_until(|| spans(&admin, &search).len() == 2).await;
         let found = spans(&admin, &search);
         let side = |side: &str| found.iter().find(|span| span["side"] == side).unwrap();
         let (caller, callee) = (side("client"), side("server"));
@@ -102,7 +102,7 @@ async fn call_across_four_protocols_is_one_tree() {
     let first = serve(relay("hop_grpc", client("rpcx", &second, &console), "hop_rpcx"), &console).await;
     let admin = admin(&console);
     assert_eq!(client("grpc", &first, &console).call::<i64>("hop_grpc", &1).await.unwrap(), 4);
-    until(|| spans(&admin, "method=hop_").len() == 8).await;
+    wait_until(|| spans(&admin, "method=hop_").len() == 8).await;
     let id = spans(&admin, "method=hop_grpc")[0]["trace"].as_str().unwrap().to_owned();
     assert_eq!(id.len(), 32);
     let tree = page(&admin, &format!("/rpcz?trace={id}&format=json")).json()["data"].clone();
@@ -174,7 +174,7 @@ async fn traces_of_brpc_are_continued() {
     let told: Told = caller.call_with("brpc_first", request).await.unwrap().message;
     assert_eq!(told.0.as_deref(), Some("1469370164498137089"));
     assert!(told.2.unwrap().starts_with("00-0000000000000000146"), "{:?}", told.0);
-    until(|| spans(&admin, "method=brpc_").len() == 3).await;
+    wait_until(|| spans(&admin, "method=brpc_").len() == 3).await;
     let trace = format!("{:x}", 1_469_370_164_498_137_089_u64);
     let tree = page(&admin, &format!("/rpcz?trace={trace}&format=json")).json();
     let found = tree["data"]["spans"].as_array().unwrap();
@@ -219,7 +219,7 @@ async fn slow_and_failed_calls_are_kept_without_being_chosen() {
     for name in ["kept_fail", "kept_slow", "kept_fast"] {
         let _: Result<(), _> = client.call(name, &()).await;
     }
-    until(|| spans(&admin, "method=kept_").len() == 2).await;
+    wait_until(|| spans(&admin, "method=kept_").len() == 2).await;
     let failed = spans(&admin, "failed&method=kept_");
     assert_eq!((failed.len(), &failed[0]["name"]), (1, &Value::from("kept_fail")));
     assert_eq!((failed[0]["failure"]["code"].as_str(), phases(&failed[0]).len()), (Some("not found"), 0));
@@ -252,7 +252,7 @@ async fn recording_is_switched_by_callers_with_the_role_write() {
     assert!(get(admin.address(), "/rpcz").body.starts_with("rpcz is not enabled yet."));
     assert_eq!(send(admin.address(), "POST", "/rpcz/enable", WRITE, "").status, 200);
     let _: () = client.call("switched", &()).await.unwrap();
-    until(|| !spans(&admin, "method=switched").is_empty()).await;
+    wait_until(|| !spans(&admin, "method=switched").is_empty()).await;
     assert_eq!(spans(&admin, "method=switched").len(), 1);
     assert_eq!(get(admin.address(), "/rpcz/other").status, 403);
     for wrong in ["xyz", "", "123456789012345678901234567890123"] {
@@ -266,7 +266,7 @@ async fn recording_is_switched_by_callers_with_the_role_write() {
     let before = spans(&admin, "method=switched").len();
     drop((admin, console));
     // Its threads hold the console's state until they end.
-    until(|| console_threads().is_empty()).await;
+    wait_until(|| console_threads().is_empty()).await;
     let _: () = client.call("switched", &()).await.unwrap();
     let console = Console::new();
     let admin = self::admin(&console);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{observed, page, services, until};
+use common::{observe, page, services, wait_until};
 use polyrpc::Client;
 use polyrpc_console::Admin;
 use tokio::sync::Notify;
@@ -26,7 +26,7 @@ async fn calls_in_flight_and_stalls_are_named() {
             let is_over = blocks.clone();
             async move { block_until(&is_over) }
         });
-    let (console, server) = observed(server).await;
+    let (console, server) = observe(server).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     let client = Client::new(&format!("grpc://{}", server.address())).unwrap();
     let waiting = tokio::spawn({
@@ -34,7 +34,7 @@ async fn calls_in_flight_and_stalls_are_named() {
         async move { client.call::<()>("Shop/Wait", &()).await }
     });
     let json = |target: &str| page(&admin, target).json()["data"].clone();
-    until(|| json("/tasks?format=json&method=Shop.Wait")["calls"][0]["phase"] == "handler waits").await;
+    wait_until(|| json("/tasks?format=json&method=Shop.Wait")["calls"][0]["phase"] == "handler waits").await;
     assert_eq!(json("/tasks?format=json&method=Shop.Wait")["total"], 1);
     let call = json("/tasks?format=json&method=Shop*")["calls"][0].clone();
     assert_eq!((call["phase"].as_str(), call["protocol"].as_str()), (Some("handler waits"), Some("grpc")));
@@ -52,7 +52,7 @@ async fn calls_in_flight_and_stalls_are_named() {
     for count in 1..=2_u64 {
         let client = client.clone();
         let blocking = tokio::spawn(async move { client.call::<()>("Shop/Block", &()).await });
-        until(|| stall()["count"] == count).await;
+        wait_until(|| stall()["count"] == count).await;
         is_over.store(true, Ordering::Relaxed);
         blocking.await.unwrap().unwrap();
     }
@@ -64,7 +64,7 @@ async fn calls_in_flight_and_stalls_are_named() {
     );
     let metrics = page(&admin, "/metrics").body;
     assert!(metrics.contains("rpc_stalls{method=\"Shop/Block\"} 2"), "{metrics}");
-    until(|| json("/tasks?format=json&method=Shop*")["total"] == 0).await;
+    wait_until(|| json("/tasks?format=json&method=Shop*")["total"] == 0).await;
 }
 
 /// Blocks the thread until this is set, which it resets, and a minute at most.
@@ -86,7 +86,7 @@ async fn handler_that_blocks_in_its_first_poll_is_listed_by_the_time_in_it() {
             async move { block_until(&go) }
         })
         .function("Shop/Wait", std::future::pending::<()>);
-    let (console, server) = observed(server).await;
+    let (console, server) = observe(server).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     // Each has a connection of its own: the other calls of a connection wait for a handler that blocks.
     let call = |method: &'static str| {
@@ -95,9 +95,9 @@ async fn handler_that_blocks_in_its_first_poll_is_listed_by_the_time_in_it() {
     };
     let calls = || page(&admin, "/tasks?format=json&method=Shop*").json()["data"]["calls"].clone();
     let blocking = call("Shop/Hold");
-    until(|| calls()[0]["age"].is_number()).await;
+    wait_until(|| calls()[0]["age"].is_number()).await;
     let waiting = call("Shop/Wait");
-    until(|| calls().as_array().is_some_and(|calls| calls.len() == 2)).await;
+    wait_until(|| calls().as_array().is_some_and(|calls| calls.len() == 2)).await;
     let listed = calls();
     go.store(true, Ordering::Relaxed);
     assert_eq!((&listed[0]["name"], &listed[1]["name"]), (&"Shop/Hold".into(), &"Shop/Wait".into()));

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use common::{get, observed, page, send, services};
+use common::{get, observe, page, send, services};
 use polyrpc::Client;
 use polyrpc::server::ServerHandle;
 use polyrpc_console::{Admin, AdminHandle, Role};
@@ -50,7 +50,7 @@ async fn fail(client: &Client) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_are_shown_as_they_end() {
     let _alone = ALONE.lock().await;
-    let (console, server) = observed(services()).await;
+    let (console, server) = observe(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     // No call before the tap: the server ends a call a little after its client has the reply.
     let rpcx = client(&server, "rpcx");
@@ -72,7 +72,7 @@ async fn calls_are_shown_as_they_end() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lines_of_json_have_a_version() {
     let _alone = ALONE.lock().await;
-    let (console, server) = observed(services()).await;
+    let (console, server) = observe(services()).await;
     let admin = Admin::on("127.0.0.1:0").anonymous(Role::Call).start(&console).unwrap();
     let target = "/tap?format=json&seconds=60&count=1&status=failed&side=server&values&peer=127.0.0.1";
     let mut lines = Lines::open(&admin, target);
@@ -91,7 +91,7 @@ async fn lines_of_json_have_a_version() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn page_needs_no_script_and_follows_with_one() {
     let _alone = ALONE.lock().await;
-    let (console, server) = observed(services()).await;
+    let (console, server) = observe(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     let browser = "User-Agent: Mozilla/5.0\r\n";
     let form = send(admin.address(), "GET", "/tap", browser, "").body;
@@ -115,7 +115,7 @@ async fn page_needs_no_script_and_follows_with_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rate_and_taps_are_bounded() {
     let _alone = ALONE.lock().await;
-    let (console, server) = observed(services()).await;
+    let (console, server) = observe(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     let mut quiet = Lines::open(&admin, "/tap?seconds=1&side=server&method=fail");
     quiet.next();
@@ -161,7 +161,7 @@ async fn hostile_names_are_shown_as_escapes() {
     let _alone = ALONE.lock().await;
     const NASTY: &str = "<script>alert(1)</script>\u{202e}\u{1b}[2J\r\nx: y";
     let server = services().function(NASTY, || async {});
-    let (console, server) = observed(server).await;
+    let (console, server) = observe(server).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
     for (form, is_html) in [("", false), ("&format=html", true), ("&format=json", false)] {
         let address = admin.address().clone();

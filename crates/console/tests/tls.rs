@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Answer, exchange, observed, send, services};
+use common::{Answer, exchange, observe, send, services};
 use polyrpc::tls::{self, Identity, Pem};
 use polyrpc_console::settings::Setting;
 use polyrpc_console::{Admin, AdminHandle, Console, Role};
@@ -75,7 +75,7 @@ fn request(method: &str, target: &str, fields: &str, body: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn certificate_is_a_credential_and_clear_text_none() {
-    let (console, _server) = observed(services()).await;
+    let (console, _server) = observe(services()).await;
     let authority = Authority::new();
     let setting = Setting::define("tls_test", 1_u64, "for a test").register();
     let admin =

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use common::counting::counting_service;
-use common::{Answer, get, observed, send, services, until};
+use common::{Answer, get, observe, send, services, wait_until};
 use polyrpc::{Context, Server};
 use polyrpc_console::{Admin, AdminHandle, Role};
 
@@ -28,7 +28,7 @@ async fn methods_are_called_by_every_protocol_that_carries_json() {
         let reply = format!("{text} from {tenant} by {}", cx.protocol().as_str());
         (cx, reply)
     };
-    let (console, _server) = observed(services().function("told", told)).await;
+    let (console, _server) = observe(services().function("told", told)).await;
     let admin = admin(&console);
     let form = get_form(&admin, "example.EchoService/Echo");
     assert_eq!(form.json()["data"]["message"], "{\n  \"message\": \"\"\n}");
@@ -60,7 +60,7 @@ async fn methods_are_called_by_every_protocol_that_carries_json() {
     // The server's side of it is recorded.
     let trace = failed["trace"].as_str().unwrap();
     let target = format!("/rpcz?trace={trace}");
-    until(|| send(admin.address(), "GET", &target, CALL, "").body.contains(" server rpcx fail ")).await;
+    wait_until(|| send(admin.address(), "GET", &target, CALL, "").body.contains(" server rpcx fail ")).await;
     // Text for curl is the reply alone.
     assert_eq!(send(admin.address(), "POST", "/try/add", CALL, "message=[1,2]").body.trim(), "3");
 }
@@ -71,7 +71,7 @@ fn get_form(admin: &AdminHandle, method: &str) -> Answer {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn callers_need_the_role_and_an_intention() {
-    let (console, server) = observed(services()).await;
+    let (console, server) = observe(services()).await;
     let guarded = admin(&console);
     let read = "Authorization: Bearer a-token-for-reading\r\n";
     for target in ["/try", "/try/add"] {
@@ -100,7 +100,7 @@ async fn callers_need_the_role_and_an_intention() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn nothing_but_methods_of_the_servers_is_called() {
     let nasty = |_: String| async { "<script>alert(1)</script>\u{202e}".to_owned() };
-    let (console, _server) = observed(Server::new().function("nasty", nasty)).await;
+    let (console, _server) = observe(Server::new().function("nasty", nasty)).await;
     let admin = admin(&console);
     for (method, form, status) in [
         ("nobody", "message=1", 404),
@@ -126,13 +126,13 @@ async fn nothing_but_methods_of_the_servers_is_called() {
     );
 }
 
-async fn counting() -> (polyrpc_console::Console, polyrpc::server::ServerHandle) {
-    observed(Server::new().service(counting_service())).await
+async fn observe_counting() -> (polyrpc_console::Console, polyrpc::server::ServerHandle) {
+    observe(Server::new().service(counting_service())).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn streams_of_every_shape_are_called() {
-    let (console, _server) = counting().await;
+    let (console, _server) = observe_counting().await;
     let admin = admin(&console);
     for (form, method, reply, failure) in [
         ("message=3", "Count", "1\n2\n3\n", None),
@@ -177,7 +177,7 @@ fn read_until(stream: &mut TcpStream, text: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn messages_are_shown_while_the_stream_continues() {
-    let (console, _server) = counting().await;
+    let (console, _server) = observe_counting().await;
     let admin = admin(&console);
     for (agent, message) in [("curl/8", "\"<b>\"\n"), ("Mozilla/5.0", "role=log>")] {
         let form = "message=%22%3Cb%3E%22&timeout_ms=20000";
@@ -198,7 +198,7 @@ async fn messages_are_shown_while_the_stream_continues() {
         }
         // The call is cancelled once nobody reads: four at a time would soon be too many.
     }
-    until(|| {
+    wait_until(|| {
         let page = send(admin.address(), "POST", "/try/Counting/Count?format=json", CALL, "message=1");
         page.status == 200
     })

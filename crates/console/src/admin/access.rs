@@ -5,7 +5,7 @@ use std::fmt;
 use polyrpc::fallback::HttpRequest;
 use polyrpc::layers::auth::{constant_time_eq, parse_basic, parse_bearer};
 
-use crate::clean::cleaned;
+use crate::clean::to_clean_string;
 use crate::request::Caller;
 use crate::role::Role;
 
@@ -60,14 +60,14 @@ impl Access {
         let field = |name| request.headers.get(name);
         let peer = request.context.peer();
         // It is logged, too: a name of the caller's choosing must not begin a line there.
-        let from = |name: &str| cleaned(format_args!("{name} from {peer}"));
+        let from = |name: &str| to_clean_string(format_args!("{name} from {peer}"));
         let is_browser = ["origin", "cookie", "sec-fetch-site", "sec-fetch-mode"]
             .into_iter()
             .any(|name| request.headers.bytes(name).is_some());
         if let Some(credential) = field("authorization") {
-            let (user, token, bearer) = parsed(credential).ok_or(DenialReason::Wrong)?;
+            let (user, token, bearer) = parse_credential(credential).ok_or(DenialReason::Wrong)?;
             let role = self.role_of(&token).ok_or(DenialReason::Wrong)?;
-            let role = self.allowed(role);
+            let role = self.limit_role(role);
             return Ok(Caller { role, name: from(&user), no_browser: bearer && !is_browser });
         }
         if let (Some(role), Some(tls)) = (self.certificates, peer.tls())
@@ -75,7 +75,7 @@ impl Access {
         {
             let name = tls.names().first().map_or("certificate", String::as_str);
             // A browser presents its certificate by itself.
-            return Ok(Caller { role: self.allowed(role), name: from(name), no_browser: false });
+            return Ok(Caller { role: self.limit_role(role), name: from(name), no_browser: false });
         }
         let is_local = peer.address().is_none_or(|address| address.ip().to_canonical().is_loopback());
         let anonymous = self.anonymous.or_else(|| (!self.authenticates()).then_some(Role::Read));
@@ -92,13 +92,13 @@ impl Access {
         matching.map(|(role, _)| *role).max()
     }
 
-    fn allowed(&self, role: Role) -> Role {
+    fn limit_role(&self, role: Role) -> Role {
         if self.writable { role } else { role.min(Role::Profile) }
     }
 }
 
 /// Returns the user's name and the token, and whether it is a bearer token, which no browser sends by itself.
-fn parsed(credential: &str) -> Option<(String, String, bool)> {
+fn parse_credential(credential: &str) -> Option<(String, String, bool)> {
     if let Some(token) = parse_bearer(credential.as_bytes()) {
         let token = std::str::from_utf8(token).ok()?;
         return Some(("token".to_owned(), token.to_owned(), true));
@@ -128,10 +128,10 @@ mod tests {
     #[test]
     fn credentials_are_parsed() {
         let basic = polyrpc::layers::auth::user_password("ann", "a:b");
-        assert_eq!(parsed(&basic), Some(("ann".into(), "a:b".into(), false)));
-        assert_eq!(parsed("bearer  abc "), Some(("token".into(), "abc".into(), true)));
+        assert_eq!(parse_credential(&basic), Some(("ann".into(), "a:b".into(), false)));
+        assert_eq!(parse_credential("bearer  abc "), Some(("token".into(), "abc".into(), true)));
         for wrong in ["", "abc", "Digest x", "Basic ???", "Basic YWJj"] {
-            assert_eq!(parsed(wrong), None, "{wrong}");
+            assert_eq!(parse_credential(wrong), None, "{wrong}");
         }
     }
 

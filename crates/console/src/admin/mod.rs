@@ -300,7 +300,7 @@ impl Plane {
                 if let Some(kind) = profiles::kind(&page) {
                     return Ok(profiles::answer(console.state(), &page, kind).await);
                 }
-                Ok(match respond::own(console.state(), &page) {
+                Ok(match respond::answer_own_page(console.state(), &page) {
                     Some(reply) => respond::response(reply),
                     None => trials.answer(console, page).await,
                 })

@@ -28,12 +28,12 @@ pub(super) async fn answer(state: &State, request: &PageRequest, kind: ProfileKi
         Err((status, why)) => return respond::response(pages::failure(request, status, why)),
     };
     let profile = match &query.source {
-        ProfileSource::None => return respond::response(pages::shown_profile(request, &query, None)),
+        ProfileSource::None => return respond::response(pages::answer_profile(request, &query, None)),
         ProfileSource::Kept(profile) => profile.clone(),
         ProfileSource::New { duration, frequency } => {
             let author = request.caller.name.as_str();
             tracing::info!(author, ?kind, ?duration, frequency, "the process is profiled");
-            match made(profiler().start(kind, *duration, *frequency, state.metrics())).await {
+            match wait_for_profile(profiler().start(kind, *duration, *frequency, state.metrics())).await {
                 Ok(profile) => profile,
                 Err(why) => return respond::response(Reply::new(503, TEXT, why + "\n")),
             }
@@ -41,18 +41,20 @@ pub(super) async fn answer(state: &State, request: &PageRequest, kind: ProfileKi
     };
     match query.display {
         ProfileDisplay::Page => {
-            let reply = pages::shown_profile(request, &query, Some(&profile));
-            respond::response(respond::packed(state, request, reply))
+            let reply = pages::answer_profile(request, &query, Some(&profile));
+            respond::response(respond::compress(state, request, reply))
         }
         ProfileDisplay::Folded => {
-            respond::response(Reply::new(200, TEXT, profiler::folded(&profile, query.by_method)))
+            respond::response(Reply::new(200, TEXT, profiler::format_folded(&profile, query.by_method)))
         }
         ProfileDisplay::Pprof => pprof(&profile),
     }
 }
 
 /// Waits for a profile.
-async fn made(mut progress: tokio::sync::watch::Receiver<Progress>) -> Result<Arc<Profile>, String> {
+async fn wait_for_profile(
+    mut progress: tokio::sync::watch::Receiver<Progress>,
+) -> Result<Arc<Profile>, String> {
     let done = progress.wait_for(|progress| !matches!(progress, Progress::Running)).await;
     match done.as_deref() {
         Ok(Progress::Made(profile)) => Ok(profile.clone()),
@@ -63,7 +65,7 @@ async fn made(mut progress: tokio::sync::watch::Receiver<Progress>) -> Result<Ar
 
 /// Returns a profile in the format of `go tool pprof`.
 fn pprof(profile: &Profile) -> HttpResponse {
-    let body = Bytes::from(profiler::encoded(profile));
+    let body = Bytes::from(profiler::encode_pprof(profile));
     let length = body.len().to_string();
     let mut response = respond::with_common_fields(HttpResponse::new(200, body));
     response.headers.append("content-type", "application/octet-stream");

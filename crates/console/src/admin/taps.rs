@@ -59,7 +59,7 @@ impl TapPage {
                 self.tap = None;
             }
         }
-        pages::tapped(request, &self.query, self.calls.iter(), self.missed, self.tap.is_some())
+        pages::answer_tap(request, &self.query, self.calls.iter(), self.missed, self.tap.is_some())
     }
 }
 
@@ -101,7 +101,7 @@ async fn page(request: &PageRequest) -> Result<reply::Reply, (u16, &'static str)
         }
         missed = tap.missed();
     }
-    Ok(pages::tapped(request, &query, calls.iter(), missed, !is_wanted))
+    Ok(pages::answer_tap(request, &query, calls.iter(), missed, !is_wanted))
 }
 
 /// Adds a call in front, and drops the oldest.

@@ -39,7 +39,7 @@ impl Trials {
         };
         if page.name != "try" || request.verb != Verb::Post {
             let reply = (page.answer)(state, &request);
-            return respond::response(respond::packed(state, &request, reply));
+            return respond::response(respond::compress(state, &request, reply));
         }
         let Ok(permit) = self.0.clone().try_acquire_owned() else {
             return respond::response(pages::failure(&request, 503, "Too many methods are tried."));
@@ -54,7 +54,7 @@ impl Trials {
             return stream(console.clone(), request, server, trial, permit);
         }
         let result = match trial.streams() {
-            true => collected(&trial, &server).await,
+            true => collect_messages(&trial, &server).await,
             false => trial.make(&server).await,
         };
         respond::response(pages::trial_result(state, &request, &server, &trial, result))
@@ -62,7 +62,7 @@ impl Trials {
 }
 
 /// Makes a call that streams, and returns its result with all messages.
-async fn collected(trial: &Trial, server: &ObservedServer) -> TrialResult {
+async fn collect_messages(trial: &Trial, server: &ObservedServer) -> TrialResult {
     let (lines, mut received) = mpsc::channel::<String>(WAITING);
     let mut messages = String::new();
     let collect = async {
@@ -98,7 +98,7 @@ fn stream(
             }
             polyrpc::Result::Ok(())
         };
-        let (result, ()) = tokio::try_join!(made(&trial, &server, lines), forward)?;
+        let (result, ()) = tokio::try_join!(make_call(&trial, &server, lines), forward)?;
         sender.send(Bytes::from(around(console.state(), result).1)).await?;
         Ok(())
     });
@@ -108,6 +108,10 @@ fn stream(
     response
 }
 
-async fn made(trial: &Trial, server: &ObservedServer, lines: Sender<String>) -> polyrpc::Result<TrialResult> {
+async fn make_call(
+    trial: &Trial,
+    server: &ObservedServer,
+    lines: Sender<String>,
+) -> polyrpc::Result<TrialResult> {
     Ok(trial.stream(server, lines).await)
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::histogram::Buckets;
-use super::look::{Kind, Look, MethodLook, short};
+use super::look::{Kind, Look, MethodLook, truncate};
 
 /// Maximum number of methods.
 const METHODS: usize = 500;
@@ -18,7 +18,7 @@ pub(super) fn parse(status: &str, version: &str, healthy: bool, uptime: f64) -> 
     let (mut own, mut services) = (BTreeMap::<&str, &str>::new(), BTreeSet::new());
     for line in status.lines() {
         if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
-            service = short(name);
+            service = truncate(name);
             if services.len() < SERVICES {
                 services.insert(service.clone());
             }
@@ -26,7 +26,8 @@ pub(super) fn parse(status: &str, version: &str, healthy: bool, uptime: f64) -> 
             if methods.len() >= METHODS {
                 break;
             }
-            let name = if service.is_empty() { short(name) } else { format!("{service}/{}", short(name)) };
+            let short = truncate(name);
+            let name = if service.is_empty() { short } else { format!("{service}/{short}") };
             methods.push(MethodLook { name, buckets: Buckets::default(), ..MethodLook::default() });
         } else if let Some((name, value)) = line.split_once(": ") {
             match methods.last_mut() {
@@ -39,7 +40,7 @@ pub(super) fn parse(status: &str, version: &str, healthy: bool, uptime: f64) -> 
         own.contains_key("version") || own.contains_key("connection_count") || !methods.is_empty();
     is_status.then(|| Look {
         kind: Kind::Brpc,
-        version: short(own.get("version").copied().filter(|own| !own.is_empty()).unwrap_or(version)),
+        version: truncate(own.get("version").copied().filter(|own| !own.is_empty()).unwrap_or(version)),
         ready: healthy,
         uptime,
         connections: own.get("connection_count").and_then(|count| count.parse().ok()).unwrap_or(0),

@@ -32,7 +32,7 @@ pub(super) async fn get(
     token: Option<&str>,
 ) -> Result<Answer, String> {
     match timeout(TIME, exchange(address, target, accept, token)).await {
-        Ok(Ok(answer)) => parsed(&answer).ok_or_else(|| "no HTTP".to_owned()),
+        Ok(Ok(answer)) => parse_answer(&answer).ok_or_else(|| "no HTTP".to_owned()),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err(format!("no answer within {} s", TIME.as_secs())),
     }
@@ -51,7 +51,7 @@ async fn exchange(address: &str, target: &str, accept: &str, token: Option<&str>
     }
 }
 
-fn parsed(answer: &[u8]) -> Option<Answer> {
+fn parse_answer(answer: &[u8]) -> Option<Answer> {
     let end = answer.windows(4).position(|end| end == b"\r\n\r\n")?;
     let (head, body) = (answer.get(..end)?, answer.get(end + 4..)?);
     let line = head.split(|byte| *byte == b'\r').next()?;
@@ -62,16 +62,16 @@ fn parsed(answer: &[u8]) -> Option<Answer> {
 
 #[cfg(test)]
 mod tests {
-    use super::parsed;
+    use super::parse_answer;
 
     #[test]
     fn answers_are_parsed() {
-        let answer = parsed(b"HTTP/1.1 404 Not Found\r\nA: b\r\n\r\ntext\r\n\r\n").unwrap();
+        let answer = parse_answer(b"HTTP/1.1 404 Not Found\r\nA: b\r\n\r\ntext\r\n\r\n").unwrap();
         assert_eq!((answer.status, answer.body.as_str()), (404, "text\r\n\r\n"));
         for wrong in
             ["", "HTTP/1.1 200 OK\r\n", "SSH-2.0-x\r\n\r\n", "HTTP/1.1 x\r\n\r\n", "HTTP/1.1\r\n\r\n"]
         {
-            assert!(parsed(wrong.as_bytes()).is_none(), "{wrong}");
+            assert!(parse_answer(wrong.as_bytes()).is_none(), "{wrong}");
         }
     }
 }

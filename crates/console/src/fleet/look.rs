@@ -125,13 +125,13 @@ impl Look {
         let settings = own.settings.into_iter().take(SETTINGS);
         Some(Self {
             kind: Kind::PolyRpc,
-            version: short(&own.version),
+            version: truncate(&own.version),
             ready: own.ready,
-            uptime: finite(own.uptime),
+            uptime: to_finite(own.uptime),
             connections: own.connections,
-            settings: settings.map(|(name, value)| (short(&name), short(&value))).collect(),
+            settings: settings.map(|(name, value)| (truncate(&name), truncate(&value))).collect(),
             methods: own.methods.into_iter().take(METHODS).map(MethodLook::new).collect(),
-            services: own.services.iter().take(SERVICES).map(|service| short(service)).collect(),
+            services: own.services.iter().take(SERVICES).map(|service| truncate(service)).collect(),
             calls: own.calls.into_iter().take(CALLS).map(CallLook::new).collect(),
         })
     }
@@ -177,7 +177,7 @@ impl Look {
 impl CallLook {
     fn new(own: OwnCall) -> Self {
         let OwnCall { client, protocol, address, attempts, failures, in_flight } = own;
-        let [client, protocol, address] = [client, protocol, address].map(|text| short(&text));
+        let [client, protocol, address] = [client, protocol, address].map(|text| truncate(&text));
         Self { client, protocol, address, attempts, failures, in_flight, ..Self::default() }
     }
 
@@ -191,9 +191,9 @@ impl MethodLook {
     fn new(own: OwnMethod) -> Self {
         let buckets = Buckets::new(own.buckets);
         Self {
-            name: short(&own.name),
-            per_second: finite(own.per_second),
-            errors_per_second: finite(own.errors_per_second),
+            name: truncate(&own.name),
+            per_second: to_finite(own.per_second),
+            errors_per_second: to_finite(own.errors_per_second),
             in_flight: own.in_flight,
             p50: micros(buckets.percentile(0.5)),
             p99: micros(buckets.percentile(0.99)),
@@ -203,11 +203,11 @@ impl MethodLook {
 }
 
 /// Returns the beginning of a text that another server has chosen.
-pub(super) fn short(text: &str) -> String {
+pub(super) fn truncate(text: &str) -> String {
     text.chars().take(LETTERS).collect()
 }
 
-fn finite(number: f64) -> f64 {
+fn to_finite(number: f64) -> f64 {
     if number.is_finite() { number.clamp(0.0, 1e15) } else { 0.0 }
 }
 

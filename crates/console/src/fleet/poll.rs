@@ -193,7 +193,7 @@ fn list(view: &mut View, set: Result<Vec<Instance>, String>) {
         let admin = admin(attributes.value("admin"), &address);
         let server = known.remove(&address).filter(|known| known.admin == admin);
         let server = server.unwrap_or_else(|| ServerView::new(address.clone(), admin));
-        let weight = attributes.value("weight").map(super::look::short);
+        let weight = attributes.value("weight").map(super::look::truncate);
         view.servers.insert(address, ServerView { active: attributes.is_active(), weight, ..server });
     }
 }

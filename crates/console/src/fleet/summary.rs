@@ -63,14 +63,14 @@ pub(crate) fn summary(servers: &[ServerView]) -> Summary {
             values.entry(value.clone()).or_default().push(server.address.clone());
         }
     }
-    summary.methods = methods.into_iter().map(|(name, methods)| merged(name, &methods)).collect();
+    summary.methods = methods.into_iter().map(|(name, methods)| merge_methods(name, &methods)).collect();
     let differing = settings.into_iter().filter(|(_, values)| values.len() > 1);
     summary.skews = differing.map(|(name, values)| Skew { name: name.to_owned(), values }).collect();
     summary.outliers = outliers(&looks);
     summary
 }
 
-fn merged(name: &str, methods: &[&MethodLook]) -> MergedMethod {
+fn merge_methods(name: &str, methods: &[&MethodLook]) -> MergedMethod {
     let mut buckets = Buckets::default();
     methods.iter().for_each(|method| buckets.merge(&method.buckets));
     let is_busy = |method: &&&MethodLook| method.per_second > 0.0 && method.buckets.is_empty();

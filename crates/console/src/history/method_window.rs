@@ -56,7 +56,7 @@ impl MethodWindow {
         during
     }
 
-    pub(super) fn recent(&self, counts: &MethodStats, now: Instant) -> Option<(MethodStats, f64)> {
+    pub(super) fn recent_counts(&self, counts: &MethodStats, now: Instant) -> Option<(MethodStats, f64)> {
         let (then, earlier) = self.seconds.back()?;
         let seconds = now.saturating_duration_since(*then).as_secs_f64();
         let recent = earlier.as_ref().map_or_else(|| counts.clone(), |earlier| counts.since(earlier));

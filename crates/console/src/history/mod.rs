@@ -65,13 +65,13 @@ impl History {
 
     /// Returns the recent counts of a method, and the number of seconds that they cover; `None` if it was never
     /// sampled.
-    pub(crate) fn recent(
+    pub(crate) fn recent_counts(
         &self,
         key: &MethodKey,
         counts: &MethodStats,
         now: Instant,
     ) -> Option<(MethodStats, f64)> {
-        self.methods.get(key)?.recent(counts, now)
+        self.methods.get(key)?.recent_counts(counts, now)
     }
 
     /// Records the value of a variable.

@@ -11,7 +11,7 @@ use crate::html::Html;
 use crate::reply::Reply;
 use crate::request::PageRequest;
 use crate::stats::micros;
-use crate::text::{Text, counted};
+use crate::text::{Text, format_count};
 
 #[derive(Serialize)]
 struct Channels {
@@ -151,7 +151,7 @@ impl Document for Channels {
                 "{} by {}: {}",
                 client.name,
                 client.protocol,
-                counted(client.servers.len(), "server")
+                format_count(client.servers.len(), "server")
             );
             html.table(caption, &["Server", "State", "Attributes", "Attempts", "Failed", "Under way"]);
             for server in &client.servers {

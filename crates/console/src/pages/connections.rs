@@ -259,12 +259,12 @@ impl Document for Connections {
             .raw("InBytes/m |In/m    |OutBytes/s|Out/s |OutBytes/m|Out/m   |Rtt/Var(ms)|SocketId\n");
         for row in &self.connections {
             let rates = &row.rates;
-            text.padded(format_args!("{:#}", Date(row.created)), 26)
+            text.column(format_args!("{:#}", Date(row.created)), 26)
                 .raw("|")
-                .padded(&row.remote, 19)
+                .column(&row.remote, 19)
                 .raw("|");
-            text.padded(if row.tls.is_some() { "Yes" } else { "No" }, 3).raw("|");
-            text.padded(row.protocol.unwrap_or("unknown"), 12).raw("|").padded("-", 5).raw("|");
+            text.column(if row.tls.is_some() { "Yes" } else { "No" }, 3).raw("|");
+            text.column(row.protocol.unwrap_or("unknown"), 12).raw("|").column("-", 5).raw("|");
             for (value, width) in [
                 (rates.received_second, 9),
                 (rates.calls_second, 6),
@@ -275,9 +275,9 @@ impl Document for Connections {
                 (rates.sent_minute, 10),
                 (rates.answers_minute, 8),
             ] {
-                text.padded(value, width).raw("|");
+                text.column(value, width).raw("|");
             }
-            text.padded("-", 11).raw("|").value(row.id).raw("\n");
+            text.column("-", 11).raw("|").value(row.id).raw("\n");
         }
         text.raw("\nchannel_connection_count: 0\n");
         text

@@ -52,19 +52,19 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     }
     if let Some(id) = request.parameter("undo") {
         let id = id.parse().map_err(|_| ChangeError::Unknown);
-        return changed(request, id.and_then(|id| settings::undo(id, &request.caller.name)));
+        return answer_change(request, id.and_then(|id| settings::undo(id, &request.caller.name)));
     }
     let wanted = match Wildcards::parse(&list) {
         Ok(wanted) => wanted,
         Err((status, why)) => return failure(request, status, why),
     };
     let mut flags = all(state);
-    flags.retain(|flag| wanted.accept(&flag.name));
+    flags.retain(|flag| wanted.accepts(&flag.name));
     flags.sort_by(|one, other| one.name.cmp(&other.name));
     if flags.is_empty() && !wanted.is_empty() {
         return failure(request, 404, "No setting has such a name.");
     }
-    let changes = settings::changes().into_iter().filter(|change| wanted.accept(&change.name));
+    let changes = settings::changes().into_iter().filter(|change| wanted.accepts(&change.name));
     let flags = Flags {
         flags: flags.into_iter().map(Row::from).collect(),
         changes: changes.map(ChangeRow::from).collect(),
@@ -78,7 +78,7 @@ pub(super) fn all(state: &State) -> Vec<Flag> {
     let mut flags = settings::flags();
     for (at, server) in state.servers().iter().enumerate() {
         let suffix = if at == 0 { String::new() } else { format!("@{}", server.port()) };
-        flags.extend(server.monitor.limits().iter().flat_map(|limits| fixed(limits, &suffix)));
+        flags.extend(server.monitor.limits().iter().flat_map(|limits| limit_flags(limits, &suffix)));
     }
     flags
 }
@@ -92,10 +92,10 @@ pub(super) fn change(request: &PageRequest, name: &str, value: &str) -> Reply {
             None => return failure(request, 400, "for is a time: 30s, 10m or 2h"),
         },
     };
-    changed(request, settings::change(name, value, &request.caller.name, during))
+    answer_change(request, settings::change(name, value, &request.caller.name, during))
 }
 
-fn changed(request: &PageRequest, result: Result<Change, ChangeError>) -> Reply {
+fn answer_change(request: &PageRequest, result: Result<Change, ChangeError>) -> Reply {
     match result {
         Ok(_) if request.format == PageFormat::Html => {
             Reply::new(303, TEXT, "done\n").with("location", "/flags")
@@ -126,7 +126,7 @@ fn duration(text: &str) -> Option<Duration> {
 }
 
 /// Returns the limits of a server, which are fixed while it runs, by brpc's names where there are some.
-fn fixed(limits: &Limits, suffix: &str) -> Vec<Flag> {
+fn limit_flags(limits: &Limits, suffix: &str) -> Vec<Flag> {
     let usual = Limits::default();
     let seconds = |duration: Duration| duration.as_secs_f64().to_string();
     let flags = [
@@ -236,7 +236,7 @@ impl From<Change> for ChangeRow {
 
 impl Row {
     /// As brpc writes it: with the default if it differs.
-    fn shown(&self) -> String {
+    fn format_value(&self) -> String {
         match self.value == self.default {
             true => self.value.clone(),
             false => format!("{} (default:{})", self.value, self.default),
@@ -254,7 +254,8 @@ impl Document for Flags {
         text.raw("Name | Value | Description | Defined At\n---------------------------------------\n");
         for row in &self.flags {
             text.value(&row.name).raw(if row.reloadable { " (R) | " } else { " | " });
-            text.value(row.shown()).raw(" | ").value(&row.description).raw(" | ").value(&row.place).raw("\n");
+            text.value(row.format_value()).raw(" | ").value(&row.description);
+            text.raw(" | ").value(&row.place).raw("\n");
         }
         text
     }
@@ -263,7 +264,7 @@ impl Document for Flags {
         let mut html = Html::default();
         html.table("Settings", &["Name", "Value", "Description", "Defined at", "Change"]);
         for row in &self.flags {
-            html.raw("<tr><th scope=row>").text(&row.name).raw("</th>").cell(row.shown());
+            html.raw("<tr><th scope=row>").text(&row.name).raw("</th>").cell(row.format_value());
             html.cell(&row.description).cell(&row.place).raw("<td>");
             if let (true, Some(token)) = (row.reloadable, &self.form_token) {
                 html.raw("<form method=post action=\"/flags/").segment(&row.name);

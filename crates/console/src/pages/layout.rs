@@ -28,7 +28,7 @@ pub(crate) fn render<D: Document>(request: &PageRequest, document: &D) -> Reply 
     match request.format {
         PageFormat::Text => Reply::text(document.text()),
         PageFormat::Json => Reply::json(D::NAME, document),
-        PageFormat::Html => Reply::html(200, framed(request, D::NAME, D::TITLE, document.html())),
+        PageFormat::Html => Reply::html(200, frame_page(request, D::NAME, D::TITLE, document.html())),
         PageFormat::Part => Reply::html(200, document.html()),
     }
 }
@@ -41,7 +41,7 @@ pub(crate) fn failure(request: &PageRequest, status: u16, why: &'static str) -> 
         PageFormat::Html | PageFormat::Part => {
             let mut html = Html::default();
             html.raw("<p role=alert>").text(why).raw("</p>");
-            Reply::html(status, framed(request, "", "Error", html))
+            Reply::html(status, frame_page(request, "", "Error", html))
         }
     }
 }
@@ -75,7 +75,7 @@ pub(crate) fn is_live(name: &str) -> bool {
 }
 
 /// Whether a link leads to a page, and not to a refusal.
-fn leads(link: &str, request: &PageRequest) -> bool {
+fn is_accessible(link: &str, request: &PageRequest) -> bool {
     match link {
         "try" => request.caller.role >= Role::Call,
         "hotspots/cpu" => request.caller.role >= Role::Profile,
@@ -85,7 +85,7 @@ fn leads(link: &str, request: &PageRequest) -> bool {
 }
 
 /// Puts a page's part into its frame.
-pub(crate) fn framed(request: &PageRequest, name: &'static str, title: &'static str, part: Html) -> Html {
+pub(crate) fn frame_page(request: &PageRequest, name: &'static str, title: &'static str, part: Html) -> Html {
     let mut html = Html::default();
     html.raw("<!doctype html><html lang=en><head><meta charset=utf-8>")
         .raw("<meta name=viewport content=\"width=device-width, initial-scale=1\">")
@@ -98,9 +98,9 @@ pub(crate) fn framed(request: &PageRequest, name: &'static str, title: &'static 
     for link in &request.menu.own {
         html.raw("<li><a href=\"/").segment(link).raw("\"");
         html.raw(if *link == name { " aria-current=page>" } else { ">" });
-        html.text(capitalized(link)).raw("</a></li>");
+        html.text(capitalize(link)).raw("</a></li>");
     }
-    for (link, label) in LINKS.into_iter().filter(|(link, _)| leads(link, request)) {
+    for (link, label) in LINKS.into_iter().filter(|(link, _)| is_accessible(link, request)) {
         html.raw("<li><a href=\"/").raw(link).raw("\"");
         if link.split('/').next() == Some(name) {
             html.raw(" aria-current=page");
@@ -114,7 +114,7 @@ pub(crate) fn framed(request: &PageRequest, name: &'static str, title: &'static 
     html
 }
 
-fn capitalized(name: &str) -> String {
+fn capitalize(name: &str) -> String {
     let mut letters = name.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
@@ -129,7 +129,7 @@ mod tests {
         let caller = Caller { role, name: "test".into(), no_browser: true };
         let mut request = PageRequest::parse(Verb::Get, "/routes", "", Accepts::default(), caller);
         request.menu = menu;
-        framed(&request, "routes", "Routes", Html::default()).into_string()
+        frame_page(&request, "routes", "Routes", Html::default()).into_string()
     }
 
     #[test]

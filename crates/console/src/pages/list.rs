@@ -6,7 +6,7 @@ use std::sync::Arc;
 use polyrpc::service::MethodInfo;
 use serde_json::{Value, json};
 
-use super::signature::short;
+use super::signature::short_name;
 use crate::console::State;
 use crate::reply::{JSON, Reply};
 use crate::request::PageRequest;
@@ -22,7 +22,7 @@ pub(super) fn answer(state: &State, _: &PageRequest) -> Reply {
     };
     let service = |(name, methods): (String, Vec<Arc<MethodInfo>>)| {
         let methods: Vec<Value> = methods.iter().map(method).collect();
-        json!({ "name": short(&name), "method": methods })
+        json!({ "name": short_name(&name), "method": methods })
     };
     let services: Vec<Value> = services(state).into_iter().map(service).collect();
     Reply::new(200, JSON, json!({ "service": services }).to_string())
@@ -42,11 +42,11 @@ fn services(state: &State) -> BTreeMap<String, Vec<Arc<MethodInfo>>> {
 }
 
 /// Encodes the same in protobuf: `ListResponse { repeated google.protobuf.ServiceDescriptorProto service = 1; }`.
-pub(crate) fn encoded(state: &State) -> Vec<u8> {
+pub(crate) fn encode_list(state: &State) -> Vec<u8> {
     let mut page = Vec::new();
     for (name, methods) in services(state) {
         let mut service = Vec::new();
-        put(&mut service, 1, short(&name).as_bytes());
+        put(&mut service, 1, short_name(&name).as_bytes());
         for info in methods {
             let mut method = Vec::new();
             put(&mut method, 1, info.name.as_bytes());

@@ -20,7 +20,7 @@ pub(super) fn answer(state: &State, _: &PageRequest) -> Reply {
     }
     let mut page = match &all[..] {
         [only] => only.text(),
-        all => merged(all.iter().map(Metrics::text)),
+        all => merge_pages(all.iter().map(Metrics::text)),
     };
     write_variables(&mut page);
     Reply::new(200, TYPE, page)
@@ -31,13 +31,13 @@ pub(super) fn answer_brpc(state: &State, _: &PageRequest) -> Reply {
     let texts = servers
         .iter()
         .filter_map(|server| server.monitor.metrics().map(|metrics| metrics.brpc_text(&server.port())));
-    let mut page = merged(texts);
+    let mut page = merge_pages(texts);
     write_variables(&mut page);
     Reply::new(200, TYPE, page)
 }
 
 /// Joins pages, so that each metric is described once. Of a series that several pages have, the first counts.
-fn merged(pages: impl Iterator<Item = String>) -> String {
+fn merge_pages(pages: impl Iterator<Item = String>) -> String {
     #[derive(Default)]
     struct Family {
         head: String,
@@ -112,7 +112,7 @@ mod tests {
     fn pages_are_joined_by_metric() {
         let one = "# HELP a A.\n# TYPE a counter\na{x=\"1\"} 1\n# TYPE p gauge\np 7\n";
         let other = "# HELP a A.\n# TYPE a counter\na{x=\"2\"} 2\n# TYPE p gauge\np 8\n";
-        let page = merged([one.to_owned(), other.to_owned()].into_iter());
+        let page = merge_pages([one.to_owned(), other.to_owned()].into_iter());
         assert_eq!(page, "# HELP a A.\n# TYPE a counter\na{x=\"1\"} 1\na{x=\"2\"} 2\n# TYPE p gauge\np 7\n");
     }
 }

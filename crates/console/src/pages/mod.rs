@@ -37,13 +37,13 @@ use crate::role::Role;
 
 #[cfg(feature = "profile")]
 pub(crate) use self::hotspots::{
-    Display as ProfileDisplay, Source as ProfileSource, profile_kind, profile_query, shown_profile,
+    Display as ProfileDisplay, Source as ProfileSource, answer_profile, profile_kind, profile_query,
 };
 pub(crate) use self::layout::is_live;
-pub(crate) use self::list::encoded as encoded_list;
+pub(crate) use self::list::encode_list;
 pub(crate) use self::own::answer as own_answer;
 pub(crate) use self::status::text as status_text;
-pub(crate) use self::tap::{TapQuery, line as tap_line, query as tap_query, tapped};
+pub(crate) use self::tap::{TapQuery, answer_tap, line as tap_line, query as tap_query};
 pub(crate) use self::try_it::{around_messages, message_line, trial, trial_result};
 
 /// A page.
@@ -66,7 +66,7 @@ const fn probe(name: &'static str, answer: fn(&State, &PageRequest) -> Reply) ->
     Page { name, answer, changes: false, is_probe: true }
 }
 
-const fn changing(name: &'static str, answer: fn(&State, &PageRequest) -> Reply) -> Page {
+const fn page_with_changes(name: &'static str, answer: fn(&State, &PageRequest) -> Reply) -> Page {
     Page { name, answer, changes: true, is_probe: false }
 }
 
@@ -78,12 +78,12 @@ pub(crate) const PAGES: [Page; 32] = [
     page("vars", vars::answer),
     page("metrics", metrics::answer),
     page("brpc_metrics", metrics::answer_brpc),
-    changing("connections", connections::answer),
-    changing("sockets", sockets::answer),
+    page_with_changes("connections", connections::answer),
+    page_with_changes("sockets", sockets::answer),
     page("channels", channels::answer),
-    changing("rpcz", rpcz::answer),
-    changing("try", try_it::answer),
-    changing("flags", flags::answer),
+    page_with_changes("rpcz", rpcz::answer),
+    page_with_changes("try", try_it::answer),
+    page_with_changes("flags", flags::answer),
     page("tap", tap::answer),
     page("tasks", tasks::answer),
     // brpc's tasks are its threads in user space.
@@ -91,12 +91,12 @@ pub(crate) const PAGES: [Page; 32] = [
     page("hotspots", hotspots::answer),
     page("pprof", hotspots::answer),
     page("debug", hotspots::answer),
-    changing("fleet", fleet::answer),
+    page_with_changes("fleet", fleet::answer),
     page("list", list::answer),
     page("protobufs", protobufs::answer),
     page("threads", threads::answer),
     page("memory", memory::answer),
-    changing("vlog", vlog::answer),
+    page_with_changes("vlog", vlog::answer),
     page("ids", ids::answer),
     page("version", version::answer),
     page("console", assets::answer),

@@ -1,6 +1,6 @@
 //! Pages that the program adds.
 
-use super::layout::framed;
+use super::layout::frame_page;
 use crate::html::Html;
 use crate::own_page::{OwnPage, PageContent};
 use crate::reply::Reply;
@@ -13,7 +13,7 @@ pub(crate) fn answer(page: &OwnPage, request: &PageRequest) -> Reply {
     match request.format {
         PageFormat::Text => Reply::text(text(&content)),
         PageFormat::Json => Reply::json(page.name, &content.data),
-        PageFormat::Html => Reply::html(200, framed(request, page.name, page.title, html(&content))),
+        PageFormat::Html => Reply::html(200, frame_page(request, page.name, page.title, html(&content))),
         PageFormat::Part => Reply::html(200, html(&content)),
     }
 }

@@ -6,7 +6,7 @@ use polyrpc::service::MethodInfo;
 /// Returns a method's name and the names of its messages, without packages.
 pub(crate) fn signature(info: &MethodInfo) -> String {
     let (request, reply) = match &info.messages {
-        Some((request, reply)) => (short(request).to_owned(), short(reply).to_owned()),
+        Some((request, reply)) => (short_name(request).to_owned(), short_name(reply).to_owned()),
         None => (type_name(&info.schemas.0), type_name(&info.schemas.1)),
     };
     let stream = |streams: bool| if streams { "stream " } else { "" };
@@ -15,7 +15,7 @@ pub(crate) fn signature(info: &MethodInfo) -> String {
     format!("{} ({there}{request}) returns ({back}{reply})", info.name)
 }
 
-pub(crate) fn short(name: &str) -> &str {
+pub(crate) fn short_name(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
 }
 

@@ -69,7 +69,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     if !wanted.is_empty() {
         calls.retain(|call| {
             let name = stalls::name(call);
-            wanted.accept(&name) || wanted.accept(&name.replace('/', "."))
+            wanted.accepts(&name) || wanted.accepts(&name.replace('/', "."))
         });
     }
     let total = calls.len();
@@ -82,7 +82,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
 
 /// Returns the duration of a call's current poll, if the stall watchdog has sampled it.
 fn poll_duration(call: &RunningCall, state: &State, now: Instant) -> Option<Duration> {
-    let since = state.stalls.since(&call.poll?)?;
+    let since = state.stalls.first_seen(&call.poll?)?;
     Some(now.saturating_duration_since(since))
 }
 
@@ -142,14 +142,14 @@ impl Document for Tasks {
         text.line("task_count", self.total);
         text.raw("Age(us)    |Side  |Protocol    |Peer                 |Method (phase)\n");
         for task in &self.calls {
-            text.padded(task.age(), 11).raw("|").padded(task.side, 6).raw("|").padded(task.protocol, 12);
-            text.raw("|").padded(&task.peer, 21).raw("|").value(&task.name);
+            text.column(task.age(), 11).raw("|").column(task.side, 6).raw("|").column(task.protocol, 12);
+            text.raw("|").column(&task.peer, 21).raw("|").value(&task.name);
             text.raw(" (").value(task.phase()).raw(")\n");
         }
         text.raw("\n").line("stalled_method_count", self.stalls.len());
         text.raw("Stalls  |Longest(us)|Last               |Method (thread)\n");
         for stall in &self.stalls {
-            text.padded(stall.count, 8).raw("|").padded(stall.longest, 11).raw("|").value(&stall.last);
+            text.column(stall.count, 8).raw("|").column(stall.longest, 11).raw("|").value(&stall.last);
             text.raw("|").value(&stall.name).raw(" (").value(&stall.thread).raw(")\n");
         }
         text

@@ -28,7 +28,7 @@ impl Document for Threads {
         text.line("thread_count", self.threads.len());
         text.raw("Id       |State|Cpu(s)   |Name\n");
         for Thread { id, name, state, cpu } in &self.threads {
-            text.padded(id, 9).raw("|").padded(state, 5).raw("|").padded(format_args!("{cpu:.2}"), 9);
+            text.column(id, 9).raw("|").column(state, 5).raw("|").column(format_args!("{cpu:.2}"), 9);
             text.raw("|").value(name).raw("\n");
         }
         text

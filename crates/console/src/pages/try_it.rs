@@ -209,25 +209,25 @@ fn commands(address: &str, trial: &Trial) -> Vec<(&'static str, String)> {
         trial
             .metadata
             .iter()
-            .map(|(name, value)| format!(" {flag} {}", quoted(&format!("{name}: {value}"))))
+            .map(|(name, value)| format!(" {flag} {}", quote(&format!("{name}: {value}"))))
             .collect::<String>()
     };
-    let url = quoted(&url(protocol, address));
-    let path = quoted(&format!("http://{address}/{target}"));
+    let url = quote(&url(protocol, address));
+    let path = quote(&format!("http://{address}/{target}"));
     let mut commands = vec![
-        ("polyrpc", format!("polyrpc call {url} {} {}{}", quoted(target), quoted(&message), flags("-H"))),
+        ("polyrpc", format!("polyrpc call {url} {} {}{}", quote(target), quote(&message), flags("-H"))),
         (
             "curl",
-            format!("curl {path} -H 'Content-Type: application/json'{} -d {}", flags("-H"), quoted(&message)),
+            format!("curl {path} -H 'Content-Type: application/json'{} -d {}", flags("-H"), quote(&message)),
         ),
     ];
     if target.contains('/') {
         let line = format!(
             "grpcurl -plaintext{} -d {} {} {}",
             flags("-H"),
-            quoted(&message),
-            quoted(address),
-            quoted(target)
+            quote(&message),
+            quote(address),
+            quote(target)
         );
         commands.push(("grpcurl", line));
     }
@@ -235,7 +235,7 @@ fn commands(address: &str, trial: &Trial) -> Vec<(&'static str, String)> {
 }
 
 /// Quotes a text for a shell.
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:@".contains(letter);
     match !text.is_empty() && text.chars().all(is_plain) {
         true => text.to_owned(),
@@ -400,8 +400,8 @@ mod tests {
 
     #[test]
     fn shells_see_one_word() {
-        assert_eq!(quoted("a/b.C:1"), "a/b.C:1");
-        assert_eq!(quoted("it's $(x) `y` \"z\""), "'it'\\''s $(x) `y` \"z\"'");
-        assert_eq!(quoted(""), "''");
+        assert_eq!(quote("a/b.C:1"), "a/b.C:1");
+        assert_eq!(quote("it's $(x) `y` \"z\""), "'it'\\''s $(x) `y` \"z\"'");
+        assert_eq!(quote(""), "''");
     }
 }

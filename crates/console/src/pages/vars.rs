@@ -9,7 +9,7 @@ use crate::console::State;
 use crate::html::Html;
 use crate::reply::{JSON, Reply};
 use crate::request::{PageFormat, PageRequest};
-use crate::text::{Text, counted};
+use crate::text::{Text, format_count};
 use crate::trend::Trend;
 use crate::vars::{Reading, Value};
 use crate::wildcard::Wildcards;
@@ -57,7 +57,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         if matches!(request.format, PageFormat::Html | PageFormat::Part) { MAX_SHOWN } else { usize::MAX };
     let is_wanted = |reading: &Reading| {
         let name = reading.full_name();
-        (wanted.accept(&reading.name) || wanted.accept(&name)) && name.contains(&filter)
+        (wanted.accepts(&reading.name) || wanted.accepts(&name)) && name.contains(&filter)
     };
     let (readings, left_out) = state.readings(is_wanted, most);
     let history = state.history();
@@ -72,7 +72,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     }
     if !wanted.is_empty() && variables.len() <= LARGE {
         for variable in &mut variables {
-            variable.longer = history.trend(&variable.name).map(Trend::longer);
+            variable.longer = history.trend(&variable.name).map(Trend::longer_series);
         }
     }
     drop(history);
@@ -115,8 +115,8 @@ impl Document for Variables {
             html.raw("<p>There are more than this page shows: search for the others.</p>");
         }
         let caption = match (self.variables.len(), self.variables.len() + self.left_out) {
-            (shown, all) if shown == all => counted(all, "variable"),
-            (shown, all) => format!("The first {shown} of {}", counted(all, "variable")),
+            (shown, all) if shown == all => format_count(all, "variable"),
+            (shown, all) => format!("The first {shown} of {}", format_count(all, "variable")),
         };
         html.table(caption, &["Name", "Value", "Last minute"]);
         for Variable { name, value, trend, .. } in &self.variables {

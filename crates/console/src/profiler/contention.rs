@@ -50,7 +50,7 @@ impl Waits {
     }
 
     /// Adds a wait that is over.
-    fn waited(&self, addresses: Box<[usize]>, place: &'static Location<'static>, waited: Duration) {
+    fn add_wait(&self, addresses: Box<[usize]>, place: &'static Location<'static>, waited: Duration) {
         let thread = std::thread::current().name().unwrap_or_default().to_owned();
         let mut stacks = self.stacks.lock().unwrap_or_else(PoisonError::into_inner);
         let is_full = stacks.len() >= MOST;
@@ -71,7 +71,7 @@ pub(super) fn sample(duration: Duration) -> Samples {
     let (stacks, ended) = (waits.clone(), waits.clone());
     let traced = contention::trace(
         move || stacks.stack(),
-        move |stack, place, waited| ended.waited(stack, place, waited),
+        move |stack, place, waited| ended.add_wait(stack, place, waited),
     );
     let labels = label_stacks();
     while let Some(left) = duration.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {

@@ -123,7 +123,7 @@ pub(super) mod tests {
 
     use super::super::kind::ProfileKind;
     use super::super::profile::{Frame, Function, Stack};
-    use super::super::summary::{folded, functions};
+    use super::super::summary::{format_folded, functions};
     use super::*;
 
     /// Returns a profile of stacks `a;b 3`.
@@ -155,7 +155,7 @@ pub(super) mod tests {
         }
     }
 
-    fn shown(flame: &Flame) -> Vec<String> {
+    fn format_rects(flame: &Flame) -> Vec<String> {
         let rect = |rect: &Rect| format!("{}@{} {:.2}+{:.2}", rect.name, rect.row, rect.start, rect.width);
         flame.rects.iter().map(rect).collect()
     }
@@ -164,10 +164,11 @@ pub(super) mod tests {
     fn rectangles_are_as_wide_as_their_samples() {
         let profile = profile(&[("a;b", 1), ("a;c", 2), ("a", 1)]);
         let flame = flame(&profile, None, Scope::default());
-        assert_eq!(shown(&flame), ["all@0 0.00+1.00", "a@1 0.00+1.00", "b@2 0.00+0.25", "c@2 0.25+0.50"]);
+        let want = ["all@0 0.00+1.00", "a@1 0.00+1.00", "b@2 0.00+0.25", "c@2 0.25+0.50"];
+        assert_eq!(format_rects(&flame), want);
         assert_eq!((flame.weight, flame.depth), (4, 3));
         let focused = super::flame(&profile, None, Scope { focus: Some("c"), ..Scope::default() });
-        assert_eq!(shown(&focused), ["all@0 0.00+1.00", "c@1 0.00+1.00"]);
+        assert_eq!(format_rects(&focused), ["all@0 0.00+1.00", "c@1 0.00+1.00"]);
         let nothing = Scope { focus: Some("x"), ..Scope::default() };
         assert_eq!(super::flame(&profile, None, nothing).rects, []);
     }
@@ -185,12 +186,12 @@ pub(super) mod tests {
             "a@2 0.50+0.50",
             "b@3 0.50+0.25",
         ];
-        assert_eq!(shown(&grouped), want);
+        assert_eq!(format_rects(&grouped), want);
         let chosen = flame(&profile, None, Scope { method: Some("Shop/Grind"), ..Scope::default() });
-        assert_eq!(shown(&chosen), ["all@0 0.00+1.00", "c@1 0.00+1.00"]);
+        assert_eq!(format_rects(&chosen), ["all@0 0.00+1.00", "c@1 0.00+1.00"]);
         let whole = flame(&profile, None, Scope::default());
-        assert_eq!(shown(&whole)[1], "a@1 0.00+1.00");
-        assert_eq!(folded(&profile, true), "main;Shop/Grind;c 2\nmain;a 1\nmain;a;b 1\n");
+        assert_eq!(format_rects(&whole)[1], "a@1 0.00+1.00");
+        assert_eq!(format_folded(&profile, true), "main;Shop/Grind;c 2\nmain;a 1\nmain;a;b 1\n");
         assert_eq!(profile.weight_by_method(), BTreeMap::from([("Shop/Grind", 2)]));
     }
 
@@ -220,6 +221,6 @@ pub(super) mod tests {
         let shares: Vec<_> =
             functions(&profile).into_iter().map(|share| (share.name, share.own, share.total)).collect();
         assert_eq!(shares, [("a".to_owned(), 2, 3), ("b".to_owned(), 1, 1), ("c".to_owned(), 0, 2)]);
-        assert_eq!(folded(&profile, false), "main;a;b 1\nmain;a;c;a 2\n");
+        assert_eq!(format_folded(&profile, false), "main;a;b 1\nmain;a;c;a 2\n");
     }
 }

@@ -26,10 +26,10 @@ mod store;
 
 pub(crate) use self::flame::{Flame, Rect, Scope, flame};
 pub(crate) use self::kind::ProfileKind;
-pub(crate) use self::pprof::encoded;
+pub(crate) use self::pprof::encode_pprof;
 pub(crate) use self::profile::Profile;
 pub(crate) use self::store::{Progress, profiler};
-pub(crate) use self::summary::{FunctionShare, folded, functions};
+pub(crate) use self::summary::{FunctionShare, format_folded, functions};
 
 /// How often a second each processor is interrupted, and the bounds of what may be asked for.
 pub(crate) const FREQUENCY: u32 = 99;

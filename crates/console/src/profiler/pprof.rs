@@ -8,7 +8,7 @@ use super::kind::ProfileKind;
 use super::profile::{Frame, Profile, Stack};
 
 /// Encodes a profile. `go tool pprof` reads it as it is, without compression.
-pub(crate) fn encoded(profile: &Profile) -> Vec<u8> {
+pub(crate) fn encode_pprof(profile: &Profile) -> Vec<u8> {
     let mut writer =
         Writer { message: Message::default(), strings: Strings::new(), locations: HashMap::new() };
     let period = match profile.kind {
@@ -23,10 +23,10 @@ pub(crate) fn encoded(profile: &Profile) -> Vec<u8> {
     };
     if let Some(counted) = counted {
         let counted = writer.value_type(counted, "count");
-        writer.message.nested(1, &counted);
+        writer.message.submessage(1, &counted);
     }
     let weighed = writer.value_type(kind, unit);
-    writer.message.nested(1, &weighed);
+    writer.message.submessage(1, &weighed);
     for stack in &profile.stacks {
         let weight = match profile.kind {
             ProfileKind::Cpu => stack.weight.saturating_mul(period),
@@ -46,7 +46,7 @@ pub(crate) fn encoded(profile: &Profile) -> Vec<u8> {
     strings.all.iter().for_each(|text| message.bytes(6, text.as_bytes()));
     message.number(9, u64::try_from(began.as_nanos()).unwrap_or(u64::MAX));
     message.number(10, u64::try_from(profile.took.as_nanos()).unwrap_or(u64::MAX));
-    message.nested(11, &period_type);
+    message.submessage(11, &period_type);
     message.number(12, period);
     message.0
 }
@@ -75,17 +75,17 @@ impl Writer {
             locations.varint(*self.locations.entry(*frame).or_insert(next));
         }
         count.into_iter().chain([weight]).for_each(|value| values.varint(value));
-        sample.nested(1, &locations);
-        sample.nested(2, &values);
+        sample.submessage(1, &locations);
+        sample.submessage(2, &values);
         let labels = [("thread", stack.thread.as_str()), ("method", stack.method.as_deref().unwrap_or(""))];
         // A string of the number 0 would be none.
         for (key, value) in labels.into_iter().filter(|(_, value)| !value.is_empty()) {
             let mut label = Message::default();
             label.number(1, self.strings.number(key));
             label.number(2, self.strings.number(value));
-            sample.nested(3, &label);
+            sample.submessage(3, &label);
         }
-        self.message.nested(2, &sample);
+        self.message.submessage(2, &sample);
     }
 
     /// Adds the mapping that says that names are known.
@@ -95,7 +95,7 @@ impl Writer {
         for field in [7, 8, 9, 10] {
             mapping.number(field, 1);
         }
-        self.message.nested(3, &mapping);
+        self.message.submessage(3, &mapping);
     }
 
     /// Adds the locations of all samples, and the functions.
@@ -106,8 +106,8 @@ impl Writer {
             line.number(2, frame.line.into());
             location.number(1, *id);
             location.number(2, 1);
-            location.nested(4, &line);
-            self.message.nested(4, &location);
+            location.submessage(4, &line);
+            self.message.submessage(4, &location);
         }
         for (place, known) in profile.functions.iter().enumerate() {
             let mut function = Message::default();
@@ -116,7 +116,7 @@ impl Writer {
             function.number(2, name);
             function.number(3, name);
             function.number(4, file);
-            self.message.nested(5, &function);
+            self.message.submessage(5, &function);
         }
     }
 }
@@ -167,7 +167,7 @@ impl Message {
         self.0.extend_from_slice(bytes);
     }
 
-    fn nested(&mut self, field: u64, message: &Self) {
+    fn submessage(&mut self, field: u64, message: &Self) {
         self.bytes(field, &message.0);
     }
 }
@@ -181,7 +181,7 @@ mod tests {
     fn labels_are_those_that_a_stack_has() {
         let mut profile = profile(&[("a;b", 1)]);
         let has = |profile: &Profile, text: &str| {
-            encoded(profile).windows(text.len()).any(|window| window == text.as_bytes())
+            encode_pprof(profile).windows(text.len()).any(|window| window == text.as_bytes())
         };
         assert!(has(&profile, "thread") && !has(&profile, "method"));
         profile.stacks[0].thread.clear();

@@ -37,7 +37,7 @@ impl RawStack {
         let exact = usize::from(kind == ProfileKind::Cpu);
         let address = |(at, address): (usize, &usize)| address - usize::from(at >= exact && *address > 0);
         let mut symbols: Vec<_> =
-            self.addresses.iter().enumerate().map(address).flat_map(symbols::at).collect();
+            self.addresses.iter().enumerate().map(address).flat_map(symbols::resolve).collect();
         if let Some(place) = self.place {
             // The frames of the lock and the tracer are omitted.
             let is_own = |symbol: &Symbol| {

@@ -92,7 +92,7 @@ impl Profiler {
     }
 
     /// Returns the profiles that are kept, the latest first.
-    pub(crate) fn kept(&self) -> Vec<Arc<Profile>> {
+    pub(crate) fn profiles(&self) -> Vec<Arc<Profile>> {
         self.state().kept.iter().cloned().collect()
     }
 

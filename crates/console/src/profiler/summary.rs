@@ -37,7 +37,7 @@ pub(crate) fn functions(profile: &Profile) -> Vec<FunctionShare> {
 
 /// Returns the stacks as lines `thread;outermost;…;innermost weight`, as tools for flame graphs read them, without
 /// the thread if it is unknown. With `by_method`, the method's name is followed by its handler.
-pub(crate) fn folded(profile: &Profile, by_method: bool) -> String {
+pub(crate) fn format_folded(profile: &Profile, by_method: bool) -> String {
     let mut lines = BTreeMap::<String, u64>::new();
     for stack in &profile.stacks {
         let thread = Some(stack.thread.as_str()).filter(|thread| !thread.is_empty());

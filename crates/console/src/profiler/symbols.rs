@@ -34,12 +34,12 @@ const MAX_ADDRESSES: usize = 1 << 16;
 const MAX_NAME_LEN: usize = 512;
 
 /// Returns the functions at an address, the innermost of inlined ones first.
-pub(super) fn at(address: usize) -> Vec<Symbol> {
+pub(super) fn resolve(address: usize) -> Vec<Symbol> {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(symbols) = known.get(&address) {
         return symbols.clone();
     }
-    let symbols = resolved(address);
+    let symbols = resolve_uncached(address);
     if known.len() >= MAX_ADDRESSES {
         known.clear();
     }
@@ -51,7 +51,7 @@ pub(super) fn at(address: usize) -> Vec<Symbol> {
     any(target_os = "linux", target_os = "macos"),
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
-fn resolved(address: usize) -> Vec<Symbol> {
+fn resolve_uncached(address: usize) -> Vec<Symbol> {
     let mut symbols = Vec::new();
     backtrace::resolve(address as *mut _, |symbol| {
         // Without the hash that the compiler adds.
@@ -73,6 +73,6 @@ fn resolved(address: usize) -> Vec<Symbol> {
     any(target_os = "linux", target_os = "macos"),
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]
-fn resolved(address: usize) -> Vec<Symbol> {
+fn resolve_uncached(address: usize) -> Vec<Symbol> {
     vec![Symbol { name: format!("{address:#x}"), file: String::new(), line: 0 }]
 }

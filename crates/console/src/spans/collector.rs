@@ -10,7 +10,7 @@ use polyrpc::propagation::{self, CallTrace, Trace, TraceParent};
 use super::record::Record;
 use super::settings::{RpczSettings, rpcz_settings};
 use super::span::{Failure, Span};
-use super::store::{Store, sorted};
+use super::store::{Store, sort_latest_first};
 use crate::tap::{self, Facts, TapCall};
 
 /// Returns the collector of the process.
@@ -111,11 +111,11 @@ impl Collector {
     pub(crate) fn spans(&self) -> Vec<Arc<Span>> {
         // Calls that end meanwhile wait for the lock: only the pointers are copied under it.
         let all = self.store().all();
-        sorted(all)
+        sort_latest_first(all)
     }
 
     /// Keeps a span that was recorded.
-    fn ended(&self, span: Span) {
+    fn add_span(&self, span: Span) {
         let is_notable = span.failure.is_some() || span.took >= self.settings.slow.get();
         self.store().add(span, is_notable);
     }
@@ -125,7 +125,7 @@ impl Collector {
     }
 
     /// Whether this call is sampled.
-    fn chooses(&self) -> bool {
+    fn should_sample(&self) -> bool {
         COUNTDOWN.with(|left| match left.get() {
             0 => self.takes_turn(left),
             more => {
@@ -159,7 +159,7 @@ impl Collector {
             if tap::is_open() {
                 offer_span(&span);
             }
-            collector().ended(span);
+            collector().add_span(span);
         }))
     }
 
@@ -211,7 +211,8 @@ impl Collector {
         // It began before the time that a span has at its start.
         let began = span.began.checked_sub(took).unwrap_or(span.began);
         let queued = span.queued.map(|since| since.saturating_sub(took));
-        self.ended(Span { began, queued, took, reply, failure: failure.map(Failure::from_status), ..span });
+        let failure = failure.map(Failure::from_status);
+        self.add_span(Span { began, queued, took, reply, failure, ..span });
     }
 }
 
@@ -222,7 +223,7 @@ impl CallTracer for Collector {
         }
         let is_followed =
             propagation::is_recorded() && self.followed.fetch_add(1, Ordering::Relaxed) < FOLLOWED;
-        (is_followed || self.chooses()).then(|| self.record(call))
+        (is_followed || self.should_sample()).then(|| self.record(call))
     }
 
     fn end(&self, call: &CallStart<'_>, end: &CallEnd<'_>) {

@@ -60,7 +60,7 @@ impl Store {
 }
 
 /// Returns every span once, the latest first.
-pub(super) fn sorted(mut all: Vec<Arc<Span>>) -> Vec<Arc<Span>> {
+pub(super) fn sort_latest_first(mut all: Vec<Arc<Span>>) -> Vec<Arc<Span>> {
     let mut known = HashSet::with_capacity(all.len());
     all.retain(|span| known.insert(Arc::as_ptr(span)));
     all.sort_by_key(|span| std::cmp::Reverse(span.began));
@@ -172,7 +172,7 @@ mod tests {
         for id in 2..40_000 {
             store.add(span(id, Duration::ZERO), false);
         }
-        let all = sorted(store.all());
+        let all = sort_latest_first(store.all());
         assert_eq!(all.last().map(|span| span.id), Some(1));
         assert!(all.len() > 10_000 && all.len() <= (32 << 10) + 1, "{}", all.len());
         assert_eq!(all.first().map(|span| span.id), Some(39_999));
@@ -187,7 +187,7 @@ mod tests {
         store.tick();
         store.add(span(10, Duration::ZERO), false);
         assert_eq!(store.thinned.spans.len(), 5);
-        assert_eq!(sorted(store.all()).len(), 11);
+        assert_eq!(sort_latest_first(store.all()).len(), 11);
     }
 
     #[test]

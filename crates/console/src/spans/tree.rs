@@ -123,10 +123,10 @@ mod tests {
         })
     }
 
-    fn shown(nodes: &[Node]) -> String {
+    fn format_nodes(nodes: &[Node]) -> String {
         let one = |node: &Node| {
             let critical = if node.is_critical { "!" } else { "" };
-            format!("{}{critical}({})", node.span.id, shown(&node.children))
+            format!("{}{critical}({})", node.span.id, format_nodes(&node.children))
         };
         nodes.iter().map(one).collect::<Vec<_>>().join(" ")
     }
@@ -142,7 +142,7 @@ mod tests {
             span(6, Some(2), Side::Client, 10, 45),
             span(4, Some(2), Side::Client, 60, 30),
         ];
-        assert_eq!(shown(&tree(spans)), "1!(2!(3() 6!() 4!(5!())))");
+        assert_eq!(format_nodes(&tree(spans)), "1!(2!(3() 6!() 4!(5!())))");
     }
 
     #[test]
@@ -150,13 +150,13 @@ mod tests {
         let mut late = Arc::unwrap_or_clone(span(2, Some(1), Side::Client, 5, 5));
         late.took += Duration::from_micros(50);
         let spans = vec![span(1, None, Side::Server, 0, 10), Arc::new(late)];
-        assert_eq!(shown(&tree(spans)), "1!(2!())");
+        assert_eq!(format_nodes(&tree(spans)), "1!(2!())");
     }
 
     #[test]
     fn sides_of_brpc_share_an_id() {
         let spans = vec![span(7, None, Side::Server, 1, 5), span(7, None, Side::Client, 0, 9)];
-        assert_eq!(shown(&tree(spans)), "7!(7!())");
+        assert_eq!(format_nodes(&tree(spans)), "7!(7!())");
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Filter {
     /// Whether a call matches whose facts have matched.
     pub(super) fn accepts(&self, call: &TapCall) -> bool {
         self.peer.as_ref().is_none_or(|peer| call.peer.contains(peer.as_str()))
-            && (self.method.accept(&call.name) || self.method.accept(&call.name.replace('/', ".")))
+            && (self.method.accepts(&call.name) || self.method.accepts(&call.name.replace('/', ".")))
     }
 }
 

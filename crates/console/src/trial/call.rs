@@ -75,11 +75,11 @@ impl Trial {
 
     /// Makes a unary call.
     pub(crate) async fn make(&self, server: &ObservedServer) -> TrialResult {
-        self.recorded(self.call(server)).await
+        self.record(self.call(server)).await
     }
 
     /// Lets the server record the call and show it on `/rpcz`.
-    pub(super) async fn recorded(
+    pub(super) async fn record(
         &self,
         call: impl Future<Output = Result<ReceivedReply, Status>>,
     ) -> TrialResult {
@@ -91,7 +91,7 @@ impl Trial {
         let (failure, received) = match result {
             Ok(received) => (None, received),
             Err(status) => {
-                let metadata = shown(status.headers());
+                let metadata = hide_secrets(status.headers());
                 (Some(status.to_string()), ReceivedReply { metadata, ..ReceivedReply::default() })
             }
         };
@@ -107,7 +107,7 @@ impl Trial {
         let end = text.floor_char_boundary(MAX_REPLY_LEN);
         let note = (end < text.len()).then_some("The reply is longer: this is its beginning.");
         let reply_text = text.get(..end).unwrap_or_default().to_owned();
-        Ok(ReceivedReply { reply: reply_text, metadata: shown(&reply.metadata), note })
+        Ok(ReceivedReply { reply: reply_text, metadata: hide_secrets(&reply.metadata), note })
     }
 
     pub(super) fn client(&self, server: &ObservedServer) -> Result<Client, Status> {
@@ -150,7 +150,7 @@ pub(crate) fn url(protocol: &str, address: &str) -> String {
     }
 }
 
-pub(super) fn shown(metadata: &Metadata) -> Vec<(String, String)> {
+pub(super) fn hide_secrets(metadata: &Metadata) -> Vec<(String, String)> {
     let value = |name: &str, value: &[u8]| match SECRET.iter().any(|part| name.contains(part)) {
         true => "***".to_owned(),
         false => String::from_utf8_lossy(value).into_owned(),

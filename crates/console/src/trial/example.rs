@@ -45,13 +45,13 @@ fn kind_example(pool: &Pool, kind: Kind, depth: usize) -> Value {
     match kind {
         Kind::Bool => json!(false),
         Kind::String | Kind::Bytes => json!(""),
-        Kind::Enum(id) => json!(first(pool.enum_type(id))),
+        Kind::Enum(id) => json!(first_value(pool.enum_type(id))),
         Kind::Message(_) | Kind::Group(_) if depth == 0 => json!({}),
         Kind::Message(id) | Kind::Group(id) => message_example(&pool.message_at(id), depth - 1),
         _ => json!(0),
     }
 }
 
-fn first(declared: &EnumType) -> String {
+fn first_value(declared: &EnumType) -> String {
     declared.values().first().map(|value| value.name().to_owned()).unwrap_or_default()
 }

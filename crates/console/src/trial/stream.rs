@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc::Sender;
 use tokio::time::timeout;
 
-use super::call::{ReceivedReply, Trial, TrialResult, shown};
+use super::call::{ReceivedReply, Trial, TrialResult, hide_secrets};
 use crate::observed::ObservedServer;
 
 /// Maximum number of received messages.
@@ -22,7 +22,7 @@ impl Trial {
     ///
     /// It ends when the server ends the call, when its time is over, or after a bounded number of messages and bytes.
     pub(crate) async fn stream(&self, server: &ObservedServer, lines: Sender<String>) -> TrialResult {
-        self.recorded(async {
+        self.record(async {
             let exchange = timeout(self.timeout, self.exchange(server, lines));
             exchange.await.unwrap_or_else(|_| Err(Status::deadline_exceeded("the time of the form is over")))
         })
@@ -92,7 +92,7 @@ async fn converse(
         pending::<()>().await;
     };
     let receiving = async {
-        let metadata = shown(receiver.metadata().await?);
+        let metadata = hide_secrets(receiver.metadata().await?);
         let (mut count, mut bytes) = (0, 0);
         while let Some(message) = receiver.next().await? {
             (count, bytes) = (count + 1, bytes + message.bytes.len());

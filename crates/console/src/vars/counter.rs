@@ -31,7 +31,7 @@ impl Counter {
     /// Adds to the sum; a negative number makes it smaller.
     #[inline]
     pub fn add(&self, count: i64) {
-        self.0.shards.own().fetch_add(count, Ordering::Relaxed);
+        self.0.shards.current().fetch_add(count, Ordering::Relaxed);
     }
 
     /// Returns the sum.
@@ -45,7 +45,7 @@ impl Counter {
     }
 
     /// Returns what was added in the last so many seconds, and how many of them are known.
-    pub(super) fn over(&self, seconds: usize) -> (i64, usize) {
+    pub(super) fn value_over(&self, seconds: usize) -> (i64, usize) {
         let Some(past) = self.0.past.get() else { return (0, 0) };
         let past = past.lock().unwrap_or_else(PoisonError::into_inner);
         let known = past.len().saturating_sub(1).min(seconds);
@@ -96,7 +96,7 @@ mod tests {
     fn threads_count_together_and_windows_have_what_was_added_lately() {
         let counter = Counter::default();
         counter.keep_past();
-        assert_eq!(counter.over(10), (0, 0));
+        assert_eq!(counter.value_over(10), (0, 0));
         std::thread::scope(|scope| {
             (0..4).for_each(|_| drop(scope.spawn(|| (0..1000).for_each(|_| counter.add(2)))));
         });
@@ -106,6 +106,7 @@ mod tests {
             counter.add(add);
         }
         counter.0.sample();
-        assert_eq!((counter.over(1), counter.over(2), counter.over(10)), ((11, 1), (18, 2), (23, 3)));
+        let values = (counter.value_over(1), counter.value_over(2), counter.value_over(10));
+        assert_eq!(values, ((11, 1), (18, 2), (23, 3)));
     }
 }

@@ -34,7 +34,7 @@ impl Latency {
     /// Records a duration.
     #[inline]
     pub fn record(&self, took: Duration) {
-        self.0.shards.own().record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        self.0.shards.current().record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
     }
 
     /// Returns the number of recorded durations.

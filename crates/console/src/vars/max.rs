@@ -50,23 +50,23 @@ impl Max {
 
     /// Returns the largest number so far; zero if there is none.
     pub fn value(&self) -> i64 {
-        shown(self.0.ever.load(Ordering::Relaxed))
+        zero_if_none(self.0.ever.load(Ordering::Relaxed))
     }
 
     /// Returns the largest number of the last so many seconds.
-    pub(super) fn over(&self, seconds: usize) -> i64 {
+    pub(super) fn value_over(&self, seconds: usize) -> i64 {
         let past = self.0.past.lock().unwrap_or_else(PoisonError::into_inner);
-        shown(past.iter().take(seconds).copied().max().unwrap_or(NONE))
+        zero_if_none(past.iter().take(seconds).copied().max().unwrap_or(NONE))
     }
 }
 
-fn shown(value: i64) -> i64 {
+fn zero_if_none(value: i64) -> i64 {
     if value == NONE { 0 } else { value }
 }
 
 impl Variable for Largest {
     fn read(&self, name: &str, readings: &mut Vec<Reading>) {
-        let value = shown(self.ever.load(Ordering::Relaxed));
+        let value = zero_if_none(self.ever.load(Ordering::Relaxed));
         readings.push(Reading::new(name, Kind::Gauge, Value::Integer(value)));
     }
 
@@ -96,11 +96,11 @@ mod tests {
     #[test]
     fn largest_of_a_window_is_forgotten_after_it() {
         let max = Max::default();
-        assert_eq!((max.value(), max.over(10)), (0, 0));
+        assert_eq!((max.value(), max.value_over(10)), (0, 0));
         for value in [-5, 40, 3, 7] {
             max.record(value);
             max.0.sample();
         }
-        assert_eq!((max.value(), max.over(2), max.over(3), max.over(9)), (40, 7, 40, 40));
+        assert_eq!((max.value(), max.value_over(2), max.value_over(3), max.value_over(9)), (40, 7, 40, 40));
     }
 }

@@ -47,6 +47,6 @@ pub use self::latency::Latency;
 pub use self::max::Max;
 pub use self::window::{PerSecond, Window, Windowed};
 
-pub(crate) use self::name::underscored;
+pub(crate) use self::name::to_underscored;
 pub(crate) use self::registry::{read_all, sample};
 pub(crate) use self::value::{Kind, Reading, Value};

@@ -1,6 +1,6 @@
 /// Converts a name as bvar does (`bvar/variable.cpp`, `to_underscored_name`): `example.EchoService` becomes
 /// `example_echo_service`.
-pub(crate) fn underscored(name: &str) -> String {
+pub(crate) fn to_underscored(name: &str) -> String {
     let mut text = String::with_capacity(name.len() + 8);
     let mut was_upper = true;
     for letter in name.chars() {
@@ -22,7 +22,7 @@ pub(crate) fn underscored(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::underscored;
+    use super::to_underscored;
 
     #[test]
     fn names_are_those_of_bvar() {
@@ -33,7 +33,7 @@ mod tests {
             ("HTTPServer", "httpserver"),
             ("日本 x", "x"),
         ] {
-            assert_eq!(underscored(name), want);
+            assert_eq!(to_underscored(name), want);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::name::underscored;
+use super::name::to_underscored;
 use super::value::Reading;
 
 /// A variable that can be read.
@@ -28,7 +28,7 @@ fn lock() -> MutexGuard<'static, BTreeMap<String, Weak<dyn Variable>>> {
 ///
 /// If the name is taken, it stays with its variable: the new one works, but is not listed.
 pub(super) fn list(name: &str, variable: &Arc<impl Variable + 'static>) {
-    let name = underscored(name);
+    let name = to_underscored(name);
     let mut variables = lock();
     variables.retain(|_, known| known.strong_count() > 0);
     if name.is_empty() || variables.contains_key(&name) || variables.len() >= MAX_VARIABLES {

@@ -19,7 +19,7 @@ impl<T: Default> Default for Sharded<T> {
 
 impl<T: Default> Sharded<T> {
     /// Returns the shard of this thread; other threads may share it.
-    pub(super) fn own(&self) -> &T {
+    pub(super) fn current(&self) -> &T {
         let at = SHARD.with(|shard| *shard) & (self.0.len() - 1);
         // The length is a power of two.
         &self.0[at].get_or_init(Box::default).0

@@ -19,7 +19,7 @@ mod sealed {
         fn keep(&self);
 
         /// Returns the value of the last so many seconds.
-        fn over(&self, seconds: usize) -> i64;
+        fn value_over(&self, seconds: usize) -> i64;
     }
 }
 
@@ -28,16 +28,16 @@ impl sealed::Sealed for Counter {
         self.keep_past();
     }
 
-    fn over(&self, seconds: usize) -> i64 {
-        Self::over(self, seconds).0
+    fn value_over(&self, seconds: usize) -> i64 {
+        Self::value_over(self, seconds).0
     }
 }
 
 impl sealed::Sealed for Max {
     fn keep(&self) {}
 
-    fn over(&self, seconds: usize) -> i64 {
-        Self::over(self, seconds)
+    fn value_over(&self, seconds: usize) -> i64 {
+        Self::value_over(self, seconds)
     }
 }
 
@@ -62,13 +62,14 @@ impl Window {
 
     /// Returns the value.
     pub fn value(&self) -> i64 {
-        self.0.variable.over(self.0.seconds)
+        self.0.variable.value_over(self.0.seconds)
     }
 }
 
 impl Variable for WindowOf {
     fn read(&self, name: &str, readings: &mut Vec<Reading>) {
-        readings.push(Reading::new(name, Kind::Gauge, Value::Integer(self.variable.over(self.seconds))));
+        let value = self.variable.value_over(self.seconds);
+        readings.push(Reading::new(name, Kind::Gauge, Value::Integer(value)));
     }
 }
 
@@ -101,7 +102,7 @@ impl PerSecond {
 
 impl RateOf {
     fn value(&self) -> f64 {
-        let (added, seconds) = self.0.over(USUAL);
+        let (added, seconds) = self.0.value_over(USUAL);
         added as f64 / seconds.max(1) as f64
     }
 }

@@ -72,7 +72,7 @@ pub(crate) fn page(admin: &AdminHandle, target: &str) -> Answer {
 }
 
 /// Waits for a condition.
-pub(crate) async fn until(condition: impl Fn() -> bool) {
+pub(crate) async fn wait_until(condition: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !condition() {
         assert!(Instant::now() < end, "it does not happen");
@@ -103,7 +103,7 @@ pub(crate) fn services() -> Server {
 }
 
 /// A console that observes a server of [`services`].
-pub(crate) async fn observed(server: Server) -> (Console, ServerHandle) {
+pub(crate) async fn observe(server: Server) -> (Console, ServerHandle) {
     let console = Console::new();
     let running =
         console.serve_pages(server).metrics(&Metrics::new()).bind("127.0.0.1:0").await.unwrap().start();

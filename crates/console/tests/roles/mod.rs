@@ -9,8 +9,8 @@ use polyrpc::Address;
 use polyrpc_console::settings::Setting;
 use polyrpc_console::{Admin, Role};
 
-use crate::common::{observed, services};
-use crate::{CALL, PROFILE, READ, WRITE, bearer, guarded};
+use crate::common::{observe, services};
+use crate::{CALL, PROFILE, READ, WRITE, admin_with_tokens, bearer};
 
 /// Who asks: the columns of the table.
 const CALLERS: [&str; 10] = [
@@ -182,10 +182,10 @@ fn every_page_has_a_row() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_cell_of_the_table_of_roles_holds() {
-    let (console, server) = observed(services()).await;
+    let (console, server) = observe(services()).await;
     let setting = Setting::define("roles_table", 1_u64, "for a test").register();
-    let admin = guarded().writable().start(&console).unwrap();
-    let fixed = guarded().start(&console).unwrap();
+    let admin = admin_with_tokens().writable().start(&console).unwrap();
+    let fixed = admin_with_tokens().start(&console).unwrap();
     let local = Admin::on("127.0.0.1:0").writable().start(&console).unwrap();
     let profiles = Admin::on("127.0.0.1:0").anonymous(Role::Write).writable().start(&console).unwrap();
     let callers: [(&Address, Option<&str>); CALLERS.len()] = [

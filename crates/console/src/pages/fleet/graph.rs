@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::fleet::{CallGraph, Edge, Node};
 use crate::html::Html;
-use crate::text::counted;
+use crate::text::format_count;
 
 const COLUMN: usize = 290;
 const ROW: usize = 56;
@@ -74,11 +74,11 @@ fn draw_node(html: &mut Html, node: &Node, place: (usize, usize)) {
     html.raw("<g><title>").text(&node.name).raw("</title><rect class=");
     html.raw(if node.servers > 0 { "node" } else { "outside" }).raw(" x=").text(x).raw(" y=").text(y);
     html.raw(" width=").text(BOX.0).raw(" height=").text(BOX.1).raw(" rx=4></rect><text x=").text(x + 8);
-    html.raw(" y=").text(y + 16).raw(">").text(shortened(&node.name)).raw("</text><text class=small x=");
+    html.raw(" y=").text(y + 16).raw(">").text(shorten(&node.name)).raw("</text><text class=small x=");
     html.text(x + 8).raw(" y=").text(y + 31).raw(">");
     match node.servers {
         0 => html.raw("not in the registry"),
-        some => html.text(counted(some, "server")),
+        some => html.text(format_count(some, "server")),
     };
     html.raw("</text></g>");
 }
@@ -111,7 +111,7 @@ fn draw_rate(html: &mut Html, edge: &Edge, place: (usize, usize), height: usize,
     html.text(format_args!("{:.1}/s", edge.per_second)).raw("</text>");
 }
 
-fn shortened(name: &str) -> String {
+fn shorten(name: &str) -> String {
     match name.chars().count() <= LETTERS {
         true => name.to_owned(),
         false => name.chars().take(LETTERS - 1).chain(['…']).collect(),

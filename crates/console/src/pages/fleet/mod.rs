@@ -11,7 +11,7 @@ use crate::fleet::{CallGraph, Fleet, Kind, MergedMethod, ServerView, Summary, ca
 use crate::html::Html;
 use crate::reply::{Reply, TEXT};
 use crate::request::{PageRequest, Verb};
-use crate::text::{Text, counted};
+use crate::text::{Text, format_count};
 
 #[derive(Serialize)]
 struct Servers {
@@ -200,10 +200,10 @@ impl Document for Servers {
             .line("ready", self.ready);
         text.raw("Address               |State       |Pages        |Version     |Qps     |Eps     |P50(us) |P99(us) |Remark\n");
         for row in &self.servers {
-            text.padded(&row.address, 22).raw("|").padded(row.state, 12).raw("|").padded(row.kind(), 13);
-            text.raw("|").padded(&row.version, 12).raw("|").padded(format_args!("{:.0}", row.per_second), 8);
-            text.raw("|").padded(format_args!("{:.0}", row.errors_per_second), 8).raw("|");
-            text.padded(row.p50, 8).raw("|").padded(row.p99, 8).raw("|").value(row.remark()).raw("\n");
+            text.column(&row.address, 22).raw("|").column(row.state, 12).raw("|").column(row.kind(), 13);
+            text.raw("|").column(&row.version, 12).raw("|").column(format_args!("{:.0}", row.per_second), 8);
+            text.raw("|").column(format_args!("{:.0}", row.errors_per_second), 8).raw("|");
+            text.column(row.p50, 8).raw("|").column(row.p99, 8).raw("|").value(row.remark()).raw("\n");
         }
         text.raw("\nMethod (servers): qps eps p50 p90 p99 p99.9 (us)\n");
         for method in &self.methods {
@@ -298,7 +298,7 @@ impl Servers {
         let caption = format_args!(
             "{}: {}, {} reachable, {} ready",
             self.registry,
-            counted(self.servers.len() + self.left_out, "server"),
+            format_count(self.servers.len() + self.left_out, "server"),
             self.reachable,
             self.ready
         );

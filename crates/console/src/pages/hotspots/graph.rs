@@ -33,7 +33,7 @@ fn draw_rect(html: &mut Html, rect: &Rect, weight: u64, unit: &'static str) {
     let letters = ((width - 6.0) / LETTER) as usize;
     if letters >= 3 {
         html.raw("<text x=\"").text(format_args!("{:.1}", x + 3.0)).raw("\" y=\"").text(y + 13).raw("\">");
-        html.text(shortened(&rect.name, letters)).raw("</text>");
+        html.text(shorten(&rect.name, letters)).raw("</text>");
     }
     html.raw("</g>");
 }
@@ -53,7 +53,7 @@ fn class(rect: &Rect) -> &'static str {
 }
 
 /// Returns the end of a name, which is more specific than its beginning.
-fn shortened(name: &str, letters: usize) -> String {
+fn shorten(name: &str, letters: usize) -> String {
     let length = name.chars().count();
     match length <= letters {
         true => name.to_owned(),
@@ -85,6 +85,6 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("a &quot;graph&quot;") && !text.contains("style="), "{text}");
-        assert_eq!(shortened("core::fmt::write", 6), "…write");
+        assert_eq!(shorten("core::fmt::write", 6), "…write");
     }
 }

@@ -16,7 +16,7 @@ use crate::reply::Reply;
 use crate::request::PageRequest;
 
 #[cfg(feature = "profile")]
-pub(crate) use self::page::shown as shown_profile;
+pub(crate) use self::page::answer_profile;
 #[cfg(feature = "profile")]
 pub(crate) use self::query::{Display, Source, kind as profile_kind, query as profile_query};
 

@@ -90,8 +90,12 @@ struct Kept {
 const LISTED: usize = 200;
 
 /// Answers with a profile, or with the form if there is none.
-pub(crate) fn shown(request: &PageRequest, query: &ProfileQuery, profile: Option<&Arc<Profile>>) -> Reply {
-    let kept = profiler().kept().into_iter().filter(|profile| profile.kind == query.kind);
+pub(crate) fn answer_profile(
+    request: &PageRequest,
+    query: &ProfileQuery,
+    profile: Option<&Arc<Profile>>,
+) -> Reply {
+    let kept = profiler().profiles().into_iter().filter(|profile| profile.kind == query.kind);
     let kept = kept.map(|profile| Kept {
         id: profile.id,
         began: Date(profile.began).to_string(),

@@ -65,7 +65,7 @@ pub(super) fn answer(_: &State, request: &PageRequest) -> Reply {
     let all = collector().spans();
     let shown = shown.min(MAX_SHOWN_SPANS) as usize;
     let found: Vec<_> = all.iter().filter(|span| search.accepts(span)).take(shown).cloned().collect();
-    if let Some(exported) = exported(request, &found) {
+    if let Some(exported) = export_spans(request, &found) {
         return exported;
     }
     let parameter = |name| request.parameter(name).unwrap_or_default().to_owned();
@@ -118,14 +118,14 @@ fn trace_page(request: &PageRequest, id: &str) -> Reply {
     if spans.is_empty() {
         return failure(request, 404, "No call of this trace is known.");
     }
-    match exported(request, &spans) {
+    match export_spans(request, &spans) {
         Some(exported) => exported,
         None => render(request, &Trace::new(spans)),
     }
 }
 
 /// Returns spans in the format of another program, if the request wants that.
-fn exported(request: &PageRequest, spans: &[Arc<Span>]) -> Option<Reply> {
+fn export_spans(request: &PageRequest, spans: &[Arc<Span>]) -> Option<Reply> {
     let exported = match request.parameter("format")? {
         "otlp" => export::otlp(spans),
         "chrome" => export::chrome(spans),

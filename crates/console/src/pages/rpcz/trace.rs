@@ -68,7 +68,7 @@ impl Document for Trace {
         text.raw("trace=").value(&self.id).raw(" took ").value(self.took).raw(" us\n");
         for placed in &self.spans {
             let row = &placed.row;
-            text.padded(placed.start, 9).raw(if placed.critical { "* " } else { "  " });
+            text.column(placed.start, 9).raw(if placed.critical { "* " } else { "  " });
             for _ in 0..placed.depth.min(DEEP) {
                 text.raw("  ");
             }
@@ -115,7 +115,7 @@ impl Document for Trace {
 
 impl Trace {
     fn indent(&self, text: &mut Text, depth: usize) {
-        text.padded("", 13);
+        text.column("", 13);
         for _ in 0..depth.min(DEEP) {
             text.raw("  ");
         }

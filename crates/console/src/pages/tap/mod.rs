@@ -37,7 +37,7 @@ pub(super) fn answer(_: &State, request: &PageRequest) -> Reply {
 }
 
 /// Answers with the calls that a tap has received, the latest first.
-pub(crate) fn tapped<'c>(
+pub(crate) fn answer_tap<'c>(
     request: &PageRequest,
     query: &TapQuery,
     calls: impl Iterator<Item = &'c TapCall>,
