@@ -43,7 +43,7 @@ impl AutoRollback {
     }
 
     /// Returns the name of the upstream to fall back to.
-    pub(crate) fn to(&self) -> &str {
+    pub(crate) fn fallback(&self) -> &str {
         &self.spec.to
     }
 

@@ -278,7 +278,7 @@ impl Gateway {
         let documents = Documents::new(config)?;
         offer(&documents, &self.plan.load(), is_complete)?;
         let (plan, known, routed) = (self.plan.clone(), self.plan.clone(), self.plan.clone());
-        let (listen, proxies) = listener::prepared(spec)?;
+        let (listen, proxies) = listener::prepare(spec)?;
         let proxies = Arc::new(proxies);
         let server = Server::new()
             .executor(self.cores.clone())

@@ -13,7 +13,7 @@ use crate::origin::Proxies;
 
 /// Reads what the listeners and the admin listener need, as starting does. Nothing listens. Returns everything that is wrong.
 pub(crate) fn check(config: &Config) -> Vec<ConfigError> {
-    let listeners = config.listen.iter().filter_map(|spec| prepared(spec).err());
+    let listeners = config.listen.iter().filter_map(|spec| prepare(spec).err());
     let admin = config.admin.iter().filter_map(|spec| {
         let wrong =
             |error: std::io::Error| ConfigError::new(spec.line_of("listen"), format!("[admin]: {error}"));
@@ -27,7 +27,7 @@ pub(crate) fn check(config: &Config) -> Vec<ConfigError> {
 /// # Errors
 ///
 /// If the address is invalid, or if a certificate, a secret or a network cannot be used.
-pub(crate) fn prepared(spec: &Lined<Listen>) -> Result<(server::Listen, Proxies), ConfigError> {
+pub(crate) fn prepare(spec: &Lined<Listen>) -> Result<(server::Listen, Proxies), ConfigError> {
     let wrong = |key: &'static str| {
         move |text: String| ConfigError::new(spec.line_of(key), format!("`{key}`: {text}"))
     };

@@ -22,7 +22,7 @@ impl Proxies {
     }
 
     /// Whether a call comes from a proxy.
-    pub(crate) fn sent(&self, call: &RawRequest) -> bool {
+    pub(crate) fn has_sender_of(&self, call: &RawRequest) -> bool {
         call.context().peer().address().is_some_and(|address| self.include(address.ip()))
     }
 
@@ -38,7 +38,7 @@ impl Proxies {
 
     fn origin_of(&self, peer: IpAddr, metadata: &Metadata) -> IpAddr {
         let mut origin = peer;
-        for hop in forwarded(metadata).rev() {
+        for hop in forwarded_hops(metadata).rev() {
             if !self.include(origin) {
                 break;
             }
@@ -51,7 +51,7 @@ impl Proxies {
 }
 
 /// The hops of a call, the first one first.
-fn forwarded(metadata: &Metadata) -> impl DoubleEndedIterator<Item = &str> {
+fn forwarded_hops(metadata: &Metadata) -> impl DoubleEndedIterator<Item = &str> {
     let fields: Vec<_> = metadata
         .iter()
         .filter(|(key, _)| key.eq_ignore_ascii_case(FORWARDED_FOR))
@@ -79,7 +79,7 @@ pub(crate) fn is_forwarded(key: &str) -> bool {
 pub(crate) fn append_peer(metadata: &mut Metadata, call: &RawRequest) {
     let Some(peer) = call.context().peer().address() else { return };
     let peer = peer.ip().to_canonical().to_string();
-    let known: Vec<_> = forwarded(metadata).map(|hop| hop.trim().to_owned()).collect();
+    let known: Vec<_> = forwarded_hops(metadata).map(|hop| hop.trim().to_owned()).collect();
     let hops: Vec<_> = known.into_iter().chain([peer]).collect();
     metadata.insert(FORWARDED_FOR, hops.join(", "));
 }

@@ -19,9 +19,9 @@ impl ResponseSize {
     ///
     /// Before the first response it is large, since many calls may come by then. The longer that takes, the smaller is
     /// the size that is assumed: the calls may take minutes, and all wait for the same event.
-    pub(crate) fn expected(&self) -> usize {
+    pub(crate) fn estimate(&self) -> usize {
         let known = self.typical.load(Relaxed).checked_sub(1);
-        let size = known.unwrap_or_else(|| assumed_after(self.called.get_or_init(Instant::now).elapsed()));
+        let size = known.unwrap_or_else(|| initial_estimate(self.called.get_or_init(Instant::now).elapsed()));
         if size > SMALL { size } else { 0 }
     }
 
@@ -43,7 +43,7 @@ impl ResponseSize {
 
 /// Returns the size to assume if a method has not responded for this long.
 #[cold]
-fn assumed_after(waited: Duration) -> usize {
+fn initial_estimate(waited: Duration) -> usize {
     let halvings = u32::try_from(waited.as_millis() / HALVED_AFTER.as_millis()).unwrap_or(u32::MAX);
     UNKNOWN.checked_shr(halvings).unwrap_or(0)
 }
@@ -65,28 +65,28 @@ mod tests {
     fn expected_size_follows_the_sizes_of_recent_responses() {
         let size = ResponseSize::default();
         size.record(100);
-        assert_eq!(size.expected(), 0, "small ones need no room");
+        assert_eq!(size.estimate(), 0, "small ones need no room");
         size.record(1 << 20);
-        assert!(size.expected() > 1 << 19, "{size:?}");
+        assert!(size.estimate() > 1 << 19, "{size:?}");
         (0..10).for_each(|_| size.record(1 << 20));
-        assert!(size.expected() > 1_000_000, "{size:?}");
+        assert!(size.estimate() > 1_000_000, "{size:?}");
         (0..100).for_each(|_| size.record(100));
-        assert_eq!(size.expected(), 0, "{size:?}");
+        assert_eq!(size.estimate(), 0, "{size:?}");
     }
 
     #[test]
     fn first_response_sets_the_expected_size() {
         let size = ResponseSize::default();
         size.record(50_000);
-        assert_eq!(size.expected(), 50_000);
+        assert_eq!(size.estimate(), 50_000);
     }
 
     #[test]
     fn method_that_does_not_respond_is_assumed_to_have_ever_smaller_responses() {
-        assert!(ResponseSize::default().expected() > SMALL);
-        assert_eq!(assumed_after(Duration::ZERO), UNKNOWN);
-        assert_eq!(assumed_after(HALVED_AFTER), UNKNOWN / 2);
-        assert_eq!(assumed_after(HALVED_AFTER * 6), SMALL);
-        assert_eq!(assumed_after(Duration::MAX), 0);
+        assert!(ResponseSize::default().estimate() > SMALL);
+        assert_eq!(initial_estimate(Duration::ZERO), UNKNOWN);
+        assert_eq!(initial_estimate(HALVED_AFTER), UNKNOWN / 2);
+        assert_eq!(initial_estimate(HALVED_AFTER * 6), SMALL);
+        assert_eq!(initial_estimate(Duration::MAX), 0);
     }
 }

@@ -20,16 +20,16 @@ pub(super) fn are_bytes(protocol: Protocol) -> bool {
 ///
 /// The key of a text that is not base64.
 pub(super) fn translate(from: Protocol, to: Protocol, metadata: &mut Metadata) -> Result<(), String> {
-    translated(from, to, metadata, |key, _| Err(key.to_owned()))
+    translate_with(from, to, metadata, |key, _| Err(key.to_owned()))
 }
 
 /// The same for what a server sent. A text that is not base64 stands for its own bytes: a field is no reason to lose the
 /// response.
 pub(super) fn translate_response(from: Protocol, to: Protocol, metadata: &mut Metadata) {
-    let _ = translated(from, to, metadata, |_, text| Ok(text.clone()));
+    let _ = translate_with(from, to, metadata, |_, text| Ok(text.clone()));
 }
 
-fn translated(
+fn translate_with(
     from: Protocol,
     to: Protocol,
     metadata: &mut Metadata,
@@ -45,7 +45,7 @@ fn translated(
         match is_binary(key) {
             false => all.append(key.to_owned(), value.clone()),
             true if encodes => all.append(key.to_owned(), STANDARD_NO_PAD.encode(value)),
-            true => match decoded(value) {
+            true => match decode_values(value) {
                 Some(values) => values.into_iter().for_each(|value| all.append(key.to_owned(), value)),
                 None => all.append(key.to_owned(), wrong(key, value)?),
             },
@@ -56,7 +56,7 @@ fn translated(
 }
 
 /// The values of a field: commas, which base64 does not have, separate them.
-fn decoded(text: &[u8]) -> Option<Vec<Vec<u8>>> {
+fn decode_values(text: &[u8]) -> Option<Vec<Vec<u8>>> {
     text.split(|byte| *byte == b',').map(|value| BASE64.decode(value.trim_ascii()).ok()).collect()
 }
 

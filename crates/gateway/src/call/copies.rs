@@ -11,7 +11,7 @@ use crate::plan::Lasting;
 use crate::upstream::Upstream;
 
 /// Prepares a copy of a call, if the route has a mirror, the method has no side effects, and the limits allow it.
-pub(super) fn prepared(decision: &Decision, call: &RawRequest, body: &Body) -> Option<CallCopy> {
+pub(super) fn prepare(decision: &Decision, call: &RawRequest, body: &Body) -> Option<CallCopy> {
     let Lasting { mirror: Some(mirror), .. } = &*decision.route.lasting else { return None };
     if call.is_oneway() || !decision.is_safe() || !mirror.selects(call.metadata()) {
         return None;
@@ -24,7 +24,7 @@ pub(super) fn prepared(decision: &Decision, call: &RawRequest, body: &Body) -> O
     };
     match (leg(&mirror.candidate), leg(second)) {
         (Some(candidate), Some(second)) => {
-            Some(CallCopy::new(admitted, decision.callers(), body, candidate, second))
+            Some(CallCopy::new(admitted, decision.callers_name(), body, candidate, second))
         }
         _ => {
             mirror.record_untranslatable();

@@ -15,7 +15,7 @@ use crate::call_limit::CallPermit;
 use crate::config::Sticky;
 use crate::origin::Proxies;
 use crate::pairs::Pair;
-use crate::plan::{Plan, Route, joined};
+use crate::plan::{Plan, Route, join_names};
 use crate::upstream::Upstream;
 
 /// Where and how a call is forwarded. Boxed during the call: otherwise each future that it passes through would
@@ -61,8 +61,8 @@ impl Decision {
         let (service, method) = plan.schemas.resolve(call.protocol(), sent.0, sent.1).unwrap_or(sent);
         let route = plan.route(service, method, call.metadata()).ok_or_else(|| refusal::no_route(call))?;
         let names = (service.to_owned(), method.to_owned());
-        let place = picked(route, &proxies, call);
-        let decision = Self::towards(route.clone(), place, (plan.schemas.clone(), proxies), names, call);
+        let place = pick_place(route, &proxies, call);
+        let decision = Self::for_target(route.clone(), place, (plan.schemas.clone(), proxies), names, call);
         let recorder = plan.recorder.as_ref().filter(|_| route.is_recorded);
         Ok(Self { recorder: recorder.cloned(), ..decision? })
     }
@@ -84,14 +84,14 @@ impl Decision {
 
     /// Decides again, for the upstream at which a failed call is retried. The call keeps the route's permit, and
     /// returns that of the first upstream.
-    pub(super) fn again(self: Box<Self>, place: usize, call: &RawRequest) -> Result<Box<Self>> {
+    pub(super) fn retry_at(self: Box<Self>, place: usize, call: &RawRequest) -> Result<Box<Self>> {
         let Self { route, schemas, proxies, names, in_route, in_upstream, recorder, .. } = *self;
         drop(in_upstream);
-        let decision = Self::towards(route, place, (schemas, proxies), names, call)?;
+        let decision = Self::for_target(route, place, (schemas, proxies), names, call)?;
         Box::new(Self { recorder, in_route, ..decision }).admit_to_upstream()
     }
 
-    fn towards(
+    fn for_target(
         route: Arc<Route>,
         place: usize,
         (schemas, proxies): (Arc<Schemas>, Arc<Proxies>),
@@ -147,18 +147,18 @@ impl Decision {
     }
 
     /// The protocols of the caller and of the upstream.
-    pub(super) fn between(&self) -> [Protocol; 2] {
+    pub(super) fn protocols(&self) -> [Protocol; 2] {
         [self.caller, self.upstream().protocol()]
     }
 
     /// The method as callers name it.
-    pub(super) fn callers(&self) -> String {
-        joined(&self.names.0, &self.names.1)
+    pub(super) fn callers_name(&self) -> String {
+        join_names(&self.names.0, &self.names.1)
     }
 
     /// Whether the method has no side effects.
     pub(super) fn is_safe(&self) -> bool {
-        self.pair.is_safe || self.route.lists_as_safe(&self.callers())
+        self.pair.is_safe || self.route.lists_as_safe(&self.callers_name())
     }
 
     /// Whether a schema declares one message each way.
@@ -180,7 +180,7 @@ fn way(
     // A server may know its method only by the number that was sent.
     let keeps_number = call.method().starts_with('#') && route.keeps_names() && call.protocol() == protocol;
     let target = if keeps_number { call.target() } else { route.target(service, method) };
-    let renamed = (keeps_number || !route.keeps_names()).then(|| joined(service, method));
+    let renamed = (keeps_number || !route.keeps_names()).then(|| join_names(service, method));
     let callers = renamed.as_deref().unwrap_or(&target);
     let numbered = protocol == Protocol::FbRpc;
     let pair = route.pairs.find(schemas, (callers, &target), (from, to), route.on_loss, numbered);
@@ -195,7 +195,7 @@ fn way(
     }
     let timeouts = [call.remaining(), route.timeout, upstream.spec.timeout.map(|timeout| timeout.0)];
     let options = CallOptions {
-        metadata: metadata::onward(call, proxies, upstream)?,
+        metadata: metadata::convert_request(call, proxies, upstream)?,
         attachment: call.attachment().clone(),
         timeout: timeouts.into_iter().flatten().min(),
         format: Some(to),
@@ -209,7 +209,7 @@ fn way(
     Ok(Way { pair, target, options, to })
 }
 
-fn picked(route: &Route, proxies: &Proxies, call: &RawRequest) -> usize {
+fn pick_place(route: &Route, proxies: &Proxies, call: &RawRequest) -> usize {
     match &route.sticky {
         None => route.pick(None),
         Some(Sticky::Metadata(name)) => route.pick(call.metadata().bytes(name).map(|value| &value[..])),

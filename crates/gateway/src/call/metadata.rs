@@ -13,7 +13,7 @@ use crate::origin::{self, Proxies};
 use crate::upstream::Upstream;
 
 /// Returns the metadata for the upstream.
-pub(super) fn onward(call: &RawRequest, proxies: &Proxies, upstream: &Upstream) -> Result<Metadata> {
+pub(super) fn convert_request(call: &RawRequest, proxies: &Proxies, upstream: &Upstream) -> Result<Metadata> {
     let mut metadata = call.metadata().clone();
     if call.protocol().descriptor().capabilities.has_fields() {
         keep_end_to_end(&mut metadata);
@@ -22,7 +22,7 @@ pub(super) fn onward(call: &RawRequest, proxies: &Proxies, upstream: &Upstream) 
         metadata.retain(|key, _| !is_credential(key));
     }
     // Any client could claim to forward a call.
-    if !proxies.sent(call) {
+    if !proxies.has_sender_of(call) {
         metadata.retain(|key, _| !origin::is_forwarded(key));
     }
     if upstream.spec.forwarded {
@@ -52,7 +52,7 @@ pub(super) fn onward(call: &RawRequest, proxies: &Proxies, upstream: &Upstream) 
 }
 
 /// Prepares what an upstream sent with its response for the caller.
-pub(super) fn back(from: Protocol, caller: Protocol, metadata: &mut Metadata) -> Result<()> {
+pub(super) fn convert_response(from: Protocol, caller: Protocol, metadata: &mut Metadata) -> Result<()> {
     if caller.descriptor().capabilities.has_fields() {
         keep_end_to_end(metadata);
     }

@@ -37,15 +37,15 @@ pub(crate) async fn answer(plan: Arc<Plan>, proxies: Arc<Proxies>, call: RawRequ
         Streams::Calls if call.offered_streams() > 0 && streams => {
             Box::pin(streams::from_attached(decision.admit()?, shape, call)).await
         }
-        _ if call.offered_streams() > 0 => Box::pin(streams::attached(decision.admit()?, call)).await,
+        _ if call.offered_streams() > 0 => Box::pin(streams::join_attached(decision.admit()?, call)).await,
         // A call of a declared unary method may be copied to a mirror, and retried at another upstream.
         Streams::Calls if call.is_streamed() && !decision.is_declared_unary() => {
-            streams::piped(decision, call).await
+            streams::pipe(decision, call).await
         }
         Streams::Attached if call.is_streamed() && streams => {
             Box::pin(streams::forward_attached(decision, shape, call)).await
         }
-        _ if streams => Err(refusal::streams(&decision.target, decision.between())),
+        _ if streams => Err(refusal::streams(&decision.target, decision.protocols())),
         _ => unary::answer(decision, call).await,
     }
 }

@@ -27,7 +27,7 @@ pub(super) type Waiting = Pin<Box<dyn Future<Output = Result<Option<Room>>> + Se
 /// If there is no room now: the future that waits for it.
 pub(super) fn reserve(decision: &Decision, call: &RawRequest) -> Result<Option<Room>, Waiting> {
     let size = &decision.pair.response_size;
-    let expected = size.expected();
+    let expected = size.estimate();
     if expected == 0 || decision.options.oneway {
         return Ok(None);
     }
@@ -35,12 +35,12 @@ pub(super) fn reserve(decision: &Decision, call: &RawRequest) -> Result<Option<R
         Some(reserved) => Ok(Some(Box::new(reserved))),
         None => {
             let size = size.clone();
-            Err(Box::pin(granted(call.reserve_response(move || size.expected()))))
+            Err(Box::pin(wait_for_room(call.reserve_response(move || size.estimate()))))
         }
     }
 }
 
-async fn granted(
+async fn wait_for_room(
     reserving: impl Future<Output = Result<impl Send + Sync + 'static>>,
 ) -> Result<Option<Room>> {
     match reserving.await {
@@ -51,7 +51,7 @@ async fn granted(
 
 /// Awaits a response for which there is room. One that does not come soon gives its room to others: calls that wait for
 /// minutes would hold back all that are answered at once.
-pub(super) async fn awaited<T>(room: Room, response: impl Future<Output = T>) -> (T, Option<Room>) {
+pub(super) async fn await_response<T>(room: Room, response: impl Future<Output = T>) -> (T, Option<Room>) {
     let mut response = pin!(response);
     match timeout(SOON, response.as_mut()).await {
         Ok(response) => (response, Some(room)),

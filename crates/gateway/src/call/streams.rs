@@ -16,12 +16,11 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use super::decision::Decision;
-use super::metadata::back;
 use super::watch::{AttachedWatch, Watch};
-use super::{refusal, unary};
+use super::{metadata, refusal, unary};
 
 /// Joins the streams of a caller and an upstream that both have streams of messages (gRPC).
-pub(super) async fn piped(decision: Box<Decision>, mut call: RawRequest) -> Result<RawResponse> {
+pub(super) async fn pipe(decision: Box<Decision>, mut call: RawRequest) -> Result<RawResponse> {
     let messages = match decision.pair.stream_type {
         // Admitted once its only request is complete.
         Some(shape) if !shape.client_streaming => Streaming::once(call.body().await?.bytes),
@@ -30,8 +29,8 @@ pub(super) async fn piped(decision: Box<Decision>, mut call: RawRequest) -> Resu
     let mut decision = decision.admit()?;
     let record = decision.begin_record(&call, decision.pair.stream_type, None);
     let watch = Watch::new(&mut decision, record.clone());
-    let upstream = open(&decision).await.map_err(|failure| watch.failed(failure))?;
-    watch.watched(join(decision, record, messages, upstream).await)
+    let upstream = open(&decision).await.map_err(|failure| watch.record_failure(failure))?;
+    watch.observe(join(decision, record, messages, upstream).await)
 }
 
 async fn open(decision: &Decision) -> Result<RawCall> {
@@ -47,18 +46,18 @@ pub(super) async fn forward_attached(
     mut call: RawRequest,
 ) -> Result<RawResponse> {
     if shape.client_streaming {
-        return piped(decision, call).await;
+        return pipe(decision, call).await;
     }
     // The only request is sent with the call, which is answered before the stream continues.
     let body = call.body().await?;
     let mut decision = decision.admit()?;
     let record = decision.begin_record(&call, Some(shape), Some(&body));
     let watch = Watch::new(&mut decision, record.clone());
-    let body = unary::request(&decision, body).await.map_err(|failure| watch.failed(failure))?;
+    let body = unary::request(&decision, body).await.map_err(|failure| watch.record_failure(failure))?;
     let (client, options) = (decision.upstream().client(), decision.options.clone());
     let opened = client.open_stream_raw(&decision.target, body, options, StreamOptions::default()).await;
-    let (_, upstream) = opened.map_err(|error| watch.failed(decision.failure(error)))?;
-    watch.watched(join(decision, record, Streaming::empty(), upstream).await)
+    let (_, upstream) = opened.map_err(|error| watch.record_failure(decision.failure(error)))?;
+    watch.observe(join(decision, record, Streaming::empty(), upstream).await)
 }
 
 /// `record` gets all messages, as the caller sends and receives them.
@@ -93,8 +92,8 @@ async fn join(
         metadata = receiver.metadata() => metadata.cloned(),
     };
     let mut metadata = metadata.map_err(|error| decision.failure(error))?;
-    let [caller, from] = decision.between();
-    back(from, caller, &mut metadata)?;
+    let [caller, from] = decision.protocols();
+    metadata::convert_response(from, caller, &mut metadata)?;
     let format = Some(decision.from);
     let trailers = Arc::new(OnceLock::<Trailers>::new());
     let late = trailers.clone();
@@ -111,8 +110,8 @@ async fn join(
             match next {
                 Ok(None) => {
                     let mut last = receiver.trailers().clone();
-                    let [caller, from] = decision.between();
-                    if let Err(failure) = back(from, caller, &mut last) {
+                    let [caller, from] = decision.protocols();
+                    if let Err(failure) = metadata::convert_response(from, caller, &mut last) {
                         return Some((Err(failure), None));
                     }
                     if let Some(trailers) = late.get() {
@@ -169,7 +168,7 @@ impl Drop for AbortOnDrop {
 }
 
 /// Connects the streams that a brpc caller attaches to its call with those of a brpc upstream.
-pub(super) async fn attached(mut decision: Box<Decision>, mut call: RawRequest) -> Result<RawResponse> {
+pub(super) async fn join_attached(mut decision: Box<Decision>, mut call: RawRequest) -> Result<RawResponse> {
     let client = decision.upstream().client().clone();
     if client.protocol().descriptor().capabilities.streams != Streams::Attached {
         return Err(refusal::attached_streams(client.protocol()));
@@ -178,14 +177,15 @@ pub(super) async fn attached(mut decision: Box<Decision>, mut call: RawRequest) 
     let body = call.body().await?;
     let record = decision.begin_record(&call, Some(StreamType::BIDI), Some(&body));
     let (options, watch) = (StreamOptions::default(), Watch::new(&mut decision, record.clone()));
-    let body = unary::request(&decision, body).await.map_err(|failure| watch.failed(failure))?;
+    let body = unary::request(&decision, body).await.map_err(|failure| watch.record_failure(failure))?;
     let opened = client
         .open_streams_raw(&decision.target, body, decision.options.clone(), options.clone(), offered)
         .await;
-    let (response, calls) = opened.map_err(|error| watch.failed(decision.failure(error)))?;
-    let answer = unary::translate(&decision, response).await.map_err(|failure| watch.failed(failure))?;
+    let (response, calls) = opened.map_err(|error| watch.record_failure(decision.failure(error)))?;
+    let answer = unary::translate(&decision, response).await;
+    let answer = answer.map_err(|failure| watch.record_failure(failure))?;
     let streams: Vec<_> = call.accept_streams(options)?.into_iter().zip(calls).collect();
-    let (decision, watch) = (Arc::<Decision>::from(decision), Arc::new(watch.attached(streams.len())));
+    let (decision, watch) = (Arc::<Decision>::from(decision), Arc::new(watch.into_attached(streams.len())));
     for (stream, call) in streams {
         let forwarded =
             StreamForwarder { decision: decision.clone(), is_unread: true, record: record.clone() };
@@ -217,20 +217,20 @@ pub(super) async fn from_attached(
         true => None,
         false => {
             let first = unary::request(&decision, first).await;
-            Some(first.map_err(|failure| watch.failed(failure))?.bytes)
+            Some(first.map_err(|failure| watch.record_failure(failure))?.bytes)
         }
     };
-    let upstream = open(&decision).await.map_err(|failure| watch.failed(failure))?;
+    let upstream = open(&decision).await.map_err(|failure| watch.record_failure(failure))?;
     let (mut onward, back) = upstream.split();
     if let Some(first) = first {
         // If the call has ended, its receiving half has the reason.
         let _ = onward.send(first).await;
     }
     let format = decision.from;
-    let onward = if shape.client_streaming { Some(onward) } else { finished(onward).await };
+    let onward = if shape.client_streaming { Some(onward) } else { finish(onward).await };
     if let Some(stream) = call.accept_streams(StreamOptions::default())?.pop() {
         let forwarded = StreamForwarder { decision: decision.into(), is_unread: false, record };
-        tokio::spawn(forward(forwarded, Arc::new(watch.attached(1)), stream, (onward, back)));
+        tokio::spawn(forward(forwarded, Arc::new(watch.into_attached(1)), stream, (onward, back)));
     }
     let mut answer = RawResponse::message(Bytes::new());
     answer.format = Some(format);
@@ -238,7 +238,7 @@ pub(super) async fn from_attached(
 }
 
 /// Ends the requests of a call.
-async fn finished(onward: RawSender) -> Option<RawSender> {
+async fn finish(onward: RawSender) -> Option<RawSender> {
     let _ = onward.finish().await;
     None
 }
@@ -252,7 +252,7 @@ async fn forward(
 ) {
     let decision = forwarded.decision.clone();
     let ended = forward_stream(stream, call, forwarded).await;
-    watch.ended(&decision.target, &ended);
+    watch.on_stream_end(&decision.target, &ended);
 }
 
 /// Forwards the messages of an attached stream.

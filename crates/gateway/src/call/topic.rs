@@ -20,7 +20,7 @@ pub(super) async fn answer(mut decision: Box<Decision>, mut call: RawRequest) ->
     let route = decision.route.clone();
     let Some(Topic { key, token }) = route.topic() else { return Err(refusal::no_route(&call)) };
     if !call.is_streamed() {
-        return Err(refusal::streams(&decision.target, decision.between()));
+        return Err(refusal::streams(&decision.target, decision.protocols()));
     }
     // The request carries nothing that the route does not determine.
     let request = call.body().await?;
@@ -31,12 +31,12 @@ pub(super) async fn answer(mut decision: Box<Decision>, mut call: RawRequest) ->
     let record = decision.begin_record(&call, Some(shape), Some(&request));
     let watch = Watch::new(&mut decision, record.clone());
     let subscribed = decision.upstream().client().subscribe::<Value>(key, token).await;
-    let messages = subscribed.map_err(|error| watch.failed(decision.failure(error)))?;
+    let messages = subscribed.map_err(|error| watch.record_failure(decision.failure(error)))?;
     let format = decision.from;
     let messages = unfold(Some((decision, messages, record)), |state| async {
         let (decision, mut messages, record) = state?;
         let next = match messages.message().await {
-            Ok(Some(value)) => published(&decision.pair, value),
+            Ok(Some(value)) => translate_published(&decision.pair, value),
             Ok(None) => return None,
             Err(error) => Err(decision.failure(error)),
         };
@@ -52,11 +52,11 @@ pub(super) async fn answer(mut decision: Box<Decision>, mut call: RawRequest) ->
     });
     let mut answer = RawResponse::messages(Streaming::from_stream(messages));
     answer.format = Some(format);
-    watch.watched(Ok(answer))
+    watch.observe(Ok(answer))
 }
 
 /// Writes a published value as a response of the method.
-fn published(pair: &Pair, value: Value) -> Result<Bytes> {
+fn translate_published(pair: &Pair, value: Value) -> Result<Bytes> {
     let translator = pair.published.as_ref().map_err(|why| refusal::no_schema(why, ""))?;
     let value = match (&pair.sole_field, value) {
         // A topic may publish plain values, but a message has fields.

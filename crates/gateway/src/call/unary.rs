@@ -10,8 +10,7 @@ use polyrpc::{Failure, Format, Metadata, Result, Retry};
 use polyrpc_transform::{Error, Translator, TranslatorError};
 
 use super::decision::Decision;
-use super::metadata::back;
-use super::{copies, failure, refusal, response_room};
+use super::{copies, failure, metadata, refusal, response_room};
 use crate::auto_rollback::is_fault;
 use crate::log_rate::LogRate;
 use crate::pairs::Pair;
@@ -26,18 +25,18 @@ pub(super) async fn answer(decision: Box<Decision>, mut call: RawRequest) -> Res
         Err(waiting) => waiting.await?,
     };
     let record = decision.begin_record(&call, Some(StreamType::UNARY), Some(&body));
-    let copy = copies::prepared(&decision, &call, &body);
+    let copy = copies::prepare(&decision, &call, &body);
     // Kept if the call may be retried at another upstream.
     let fallback = decision.route.fallback(decision.place).map(|place| (place, body.clone()));
     // The room is held until the response is returned; from then on it counts as data that the caller has not read.
     let (first, _room) = match room {
         None => (attempt(&decision, body).await, None),
         // Boxed, so that calls with small responses do not pay for its size.
-        Some(room) => Box::pin(response_room::awaited(room, attempt(&decision, body))).await,
+        Some(room) => Box::pin(response_room::await_response(room, attempt(&decision, body))).await,
     };
     let (decision, result) = match (first, fallback) {
         (Err(failure), Some((place, body))) if may_repeat(&decision, &failure) => {
-            let decision = decision.again(place, &call).inspect_err(|failure| {
+            let decision = decision.retry_at(place, &call).inspect_err(|failure| {
                 if let Some(record) = &record {
                     record.ended(Err(failure.status()));
                 }
@@ -114,8 +113,8 @@ pub(super) async fn translate(decision: &Decision, mut response: Response<Body>)
         return Err(refusal::attachment(decision.caller));
     }
     let from = decision.upstream().protocol();
-    back(from, decision.caller, &mut response.metadata)?;
-    back(from, decision.caller, &mut response.trailers)?;
+    metadata::convert_response(from, decision.caller, &mut response.metadata)?;
+    metadata::convert_response(from, decision.caller, &mut response.trailers)?;
     let message = response_message(decision, received.clone()).await?;
     let mut answer = RawResponse::message(message.bytes.clone());
     answer.format = Some(message.format);
@@ -190,7 +189,7 @@ pub(super) fn response_in_place(decision: &Decision, body: Body) -> Result<Body>
 
 /// Checks that a server's message has the expected format.
 fn check_format(decision: &Decision, body: &Body) -> Result<()> {
-    if !same(body.format, decision.to) {
+    if !is_same_format(body.format, decision.to) {
         return Err(refusal::response(&Error::new(format!(
             "it is {}, and {} was expected",
             body.format.as_str(),
@@ -200,7 +199,7 @@ fn check_format(decision: &Decision, body: &Body) -> Result<()> {
     Ok(())
 }
 
-fn same(one: Format, other: Format) -> bool {
+fn is_same_format(one: Format, other: Format) -> bool {
     one == other || matches!((one, other), (Format::Json(_), Format::Json(_)))
 }
 
@@ -222,7 +221,7 @@ impl Decision {
         let kept = |metadata: &Metadata| {
             let mut metadata = metadata.clone();
             // What cannot be carried is no reason to replace the failure itself.
-            match back(upstream.protocol(), self.caller, &mut metadata) {
+            match metadata::convert_response(upstream.protocol(), self.caller, &mut metadata) {
                 Ok(()) => metadata,
                 Err(_) => Metadata::new(),
             }

@@ -34,7 +34,7 @@ impl Watch {
     }
 
     /// Counts a call that failed before the upstream's response began.
-    pub(super) fn failed(&self, failure: Failure) -> Failure {
+    pub(super) fn record_failure(&self, failure: Failure) -> Failure {
         self.route.record_stream(self.place, Some(failure.code()), self.began);
         self.record_end(Err(failure.status()));
         failure
@@ -47,8 +47,8 @@ impl Watch {
     }
 
     /// Counts the response once it has ended.
-    pub(super) fn watched(self, answer: Result<RawResponse>) -> Result<RawResponse> {
-        let mut answer = answer.map_err(|failure| self.failed(failure))?;
+    pub(super) fn observe(self, answer: Result<RawResponse>) -> Result<RawResponse> {
+        let mut answer = answer.map_err(|failure| self.record_failure(failure))?;
         answer.on_end(move |result| {
             self.route.record_stream(self.place, result.err().map(Status::code), self.began);
             self.record_end(result);
@@ -57,7 +57,7 @@ impl Watch {
     }
 
     /// Counts a call with this many attached streams once, when all of them have ended.
-    pub(super) fn attached(self, streams: usize) -> AttachedWatch {
+    pub(super) fn into_attached(self, streams: usize) -> AttachedWatch {
         let watch = AttachedWatch { watch: self, open: Mutex::new(Open { streams, worst: Worst::Well }) };
         if streams == 0 {
             watch.record(Worst::Well);
@@ -101,7 +101,7 @@ impl Worst {
         }
     }
 
-    fn or(self, other: Self) -> Self {
+    fn or_worse(self, other: Self) -> Self {
         if other.rank() > self.rank() { other } else { self }
     }
 
@@ -117,7 +117,7 @@ impl Worst {
 
 impl AttachedWatch {
     /// Counts the outcome of a stream. No protocol reports its failure to the caller.
-    pub(super) fn ended(&self, target: &str, ended: &Result<StreamEnd>) {
+    pub(super) fn on_stream_end(&self, target: &str, ended: &Result<StreamEnd>) {
         static RATE: LogRate = LogRate::new();
         if let Err(failure) = ended
             && let Some(suppressed) = RATE.allow()
@@ -127,7 +127,7 @@ impl AttachedWatch {
         }
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.streams = open.streams.saturating_sub(1);
-        open.worst = open.worst.or(Worst::from_end(ended));
+        open.worst = open.worst.or_worse(Worst::from_end(ended));
         if open.streams == 0 {
             self.record(open.worst);
         }
@@ -164,7 +164,7 @@ mod tests {
         let ends = ends.each_ref().map(Worst::from_end);
         for (n, end) in ends.into_iter().enumerate() {
             assert!(
-                ends[..n].iter().all(|better| better.or(end) == end && end.or(*better) == end),
+                ends[..n].iter().all(|better| better.or_worse(end) == end && end.or_worse(*better) == end),
                 "{end:?}"
             );
         }

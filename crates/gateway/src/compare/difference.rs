@@ -28,7 +28,7 @@ pub(crate) fn differences(
     other: &Value,
 ) -> BTreeMap<String, Difference> {
     let mut comparison = Comparison { rules, samples, renames, found: BTreeMap::new() };
-    comparison.value("", one, other);
+    comparison.compare("", one, other);
     comparison.found
 }
 
@@ -42,61 +42,61 @@ struct Comparison<'r> {
 const MAX_PATHS: usize = 100;
 
 impl Comparison<'_> {
-    fn value(&mut self, path: &str, one: &Value, other: &Value) {
+    fn compare(&mut self, path: &str, one: &Value, other: &Value) {
         if self.found.len() >= MAX_PATHS {
             return;
         }
-        let equal = match (self.rules.at(path), one, other) {
+        let equal = match (self.rules.action_for(path), one, other) {
             (Some(RuleAction::Ignore), ..) => true,
             (Some(RuleAction::Tolerance(most)), one, other) => match (number(one), number(other)) {
                 (Some(one), Some(other)) => (one - other).abs() <= *most,
-                _ => same(one, other),
+                _ => is_same(one, other),
             },
             (Some(RuleAction::Regex(pattern)), Value::String(one), Value::String(other)) => {
                 one == other || pattern.matches(one) && pattern.matches(other)
             }
             (Some(RuleAction::Unordered(key)), Value::Array(one), Value::Array(other)) => {
-                return self.unordered(path, key, one, other);
+                return self.compare_unordered(path, key, one, other);
             }
-            (_, Value::Object(one), Value::Object(other)) => return self.members(path, one, other),
-            (_, Value::Array(one), Value::Array(other)) => return self.items(path, one, other),
-            (_, one, other) => same(one, other),
+            (_, Value::Object(one), Value::Object(other)) => return self.compare_members(path, one, other),
+            (_, Value::Array(one), Value::Array(other)) => return self.compare_items(path, one, other),
+            (_, one, other) => is_same(one, other),
         };
         if !equal {
-            self.differ(path, one, other);
+            self.record_difference(path, one, other);
         }
     }
 
-    fn members(&mut self, path: &str, one: &Map<String, Value>, other: &Map<String, Value>) {
+    fn compare_members(&mut self, path: &str, one: &Map<String, Value>, other: &Map<String, Value>) {
         let mut seen = BTreeSet::new();
         for (name, value) in one {
-            let path = joined(path, name);
-            let renamed = if self.renames { self.rules.renamed(&path) } else { None };
+            let path = join_path(path, name);
+            let renamed = if self.renames { self.rules.new_name(&path) } else { None };
             let name = renamed.unwrap_or(name);
             seen.insert(name);
-            self.value(&path, value, other.get(name).unwrap_or(&Value::Null));
+            self.compare(&path, value, other.get(name).unwrap_or(&Value::Null));
         }
         for (name, value) in other.iter().filter(|(name, _)| !seen.contains(name.as_str())) {
-            self.value(&joined(path, name), &Value::Null, value);
+            self.compare(&join_path(path, name), &Value::Null, value);
         }
     }
 
-    fn items(&mut self, path: &str, one: &[Value], other: &[Value]) {
+    fn compare_items(&mut self, path: &str, one: &[Value], other: &[Value]) {
         let path = format!("{path}[]");
         // Otherwise an added or missing item would make all following items differ.
         if one.len() != other.len() {
-            return match self.rules.at(&path) {
+            return match self.rules.action_for(&path) {
                 Some(RuleAction::Ignore) => {}
-                _ => self.lengths(path, one.len(), other.len()),
+                _ => self.record_lengths(path, one.len(), other.len()),
             };
         }
         for (one, other) in one.iter().zip(other) {
-            self.value(&path, one, other);
+            self.compare(&path, one, other);
         }
     }
 
     /// Compares items with the same key, at whatever positions.
-    fn unordered(&mut self, path: &str, key: &str, one: &[Value], other: &[Value]) {
+    fn compare_unordered(&mut self, path: &str, key: &str, one: &[Value], other: &[Value]) {
         let path = format!("{path}[]");
         let mut by_key: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
         for item in other.iter().rev() {
@@ -104,27 +104,27 @@ impl Comparison<'_> {
         }
         for item in one {
             let found = by_key.get_mut(&key_of(item, key)).and_then(Vec::pop);
-            self.value(&path, item, found.unwrap_or(&Value::Null));
+            self.compare(&path, item, found.unwrap_or(&Value::Null));
         }
         for item in by_key.values().flatten() {
-            self.value(&path, &Value::Null, item);
+            self.compare(&path, &Value::Null, item);
         }
     }
 
-    fn differ(&mut self, path: &str, one: &Value, other: &Value) {
+    fn record_difference(&mut self, path: &str, one: &Value, other: &Value) {
         if !self.found.contains_key(path) {
-            let difference = Difference { one: self.samples.shown(one), other: self.samples.shown(other) };
-            self.found.insert(path.to_owned(), difference);
+            let [one, other] = [one, other].map(|value| self.samples.format_value(value));
+            self.found.insert(path.to_owned(), Difference { one, other });
         }
     }
 
-    fn lengths(&mut self, path: String, one: usize, other: usize) {
+    fn record_lengths(&mut self, path: String, one: usize, other: usize) {
         let shown = |count: usize| format!("{count} items");
         self.found.entry(path).or_insert_with(|| Difference { one: shown(one), other: shown(other) });
     }
 }
 
-fn joined(path: &str, name: &str) -> String {
+fn join_path(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
@@ -136,9 +136,9 @@ fn key_of(item: &Value, key: &str) -> String {
     }
 }
 
-fn same(one: &Value, other: &Value) -> bool {
+fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
-        (Value::Number(one), Value::Number(other)) => same_number(one, other),
+        (Value::Number(one), Value::Number(other)) => is_same_number(one, other),
         (Value::String(text), Value::Number(number)) | (Value::Number(number), Value::String(text)) => {
             integer(number).is_some_and(|number| text.parse() == Ok(number))
         }
@@ -148,7 +148,7 @@ fn same(one: &Value, other: &Value) -> bool {
     }
 }
 
-fn same_number(one: &Number, other: &Number) -> bool {
+fn is_same_number(one: &Number, other: &Number) -> bool {
     match (integer(one), integer(other)) {
         (Some(one), Some(other)) => one == other,
         _ => one.as_f64() == other.as_f64(),

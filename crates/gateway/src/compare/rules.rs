@@ -10,7 +10,7 @@ impl Rules {
     }
 
     /// Returns the first rule that matches a path.
-    pub(super) fn at(&self, path: &str) -> Option<&RuleAction> {
+    pub(super) fn action_for(&self, path: &str) -> Option<&RuleAction> {
         let rule = self.0.iter().find(|rule| !rule.action.is_rename() && rule.path.matches(path))?;
         Some(&rule.action)
     }
@@ -23,7 +23,7 @@ impl Rules {
     }
 
     /// Returns the name of a member in the other server's answers.
-    pub(super) fn renamed(&self, path: &str) -> Option<&str> {
+    pub(super) fn new_name(&self, path: &str) -> Option<&str> {
         self.0.iter().filter(|rule| rule.path.matches(path)).find_map(|rule| match &rule.action {
             RuleAction::Rename(name) => Some(name.as_str()),
             _ => None,

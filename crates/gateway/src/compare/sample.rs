@@ -22,7 +22,7 @@ impl Samples {
         Self { redacting: Some(RandomState::new()) }
     }
 
-    pub(super) fn shown(&self, value: &Value) -> String {
+    pub(super) fn format_value(&self, value: &Value) -> String {
         let Some(key) = &self.redacting else { return cut(value) };
         let kind = match value {
             Value::Null => return "absent".to_owned(),
@@ -59,17 +59,17 @@ mod tests {
     #[test]
     fn redacted_values_show_no_content() {
         let samples = Samples::redacted();
-        let shown = samples.shown(&json!("secret"));
+        let shown = samples.format_value(&json!("secret"));
         assert!(shown.starts_with("text of 6 bytes, #") && !shown.contains("secret"), "{shown}");
-        assert_eq!(shown, samples.shown(&json!("secret")));
-        assert!(!samples.shown(&json!(4711)).contains("4711"));
-        assert_eq!(samples.shown(&json!(["secret"])), "list of 1 items");
+        assert_eq!(shown, samples.format_value(&json!("secret")));
+        assert!(!samples.format_value(&json!(4711)).contains("4711"));
+        assert_eq!(samples.format_value(&json!(["secret"])), "list of 1 items");
     }
 
     #[test]
     fn long_values_are_cut() {
-        assert_eq!(Samples::plain().shown(&json!("é".repeat(200))).chars().count(), MAX_CHARS + 1);
-        assert_eq!(Samples::plain().shown(&json!({"a": 1})), r#"{"a":1}"#);
-        assert_eq!(Samples::plain().shown(&Value::Null), "absent");
+        assert_eq!(Samples::plain().format_value(&json!("é".repeat(200))).chars().count(), MAX_CHARS + 1);
+        assert_eq!(Samples::plain().format_value(&json!({"a": 1})), r#"{"a":1}"#);
+        assert_eq!(Samples::plain().format_value(&Value::Null), "absent");
     }
 }

@@ -20,23 +20,24 @@ pub(super) fn problems(
         let name = format!("upstream `{}`: ", upstream.name);
         let at = Place(upstream, &name);
         let (breaker, checks) = (upstream.breaker.as_ref(), upstream.health.as_ref());
-        found.times(&at, [("timeout", upstream.timeout), ("connect_timeout", upstream.connect_timeout)]);
-        found.counts(&at, [("calls", upstream.calls)]);
+        let times = [("timeout", upstream.timeout), ("connect_timeout", upstream.connect_timeout)];
+        found.check_times(&at, times);
+        found.check_counts(&at, [("calls", upstream.calls)]);
         for (table, key, time) in [
             ("breaker", "window", breaker.map(|breaker| breaker.window)),
             ("health", "interval", checks.and_then(|checks| checks.interval)),
             ("health", "timeout", checks.and_then(|checks| checks.timeout)),
         ] {
-            found.within(&at, table, key, is_zero(time));
+            found.check_in_table(&at, table, key, is_zero(time));
         }
         let consecutive = breaker.and_then(|breaker| breaker.consecutive);
-        found.within(&at, "breaker", "consecutive", consecutive == Some(0));
+        found.check_in_table(&at, "breaker", "consecutive", consecutive == Some(0));
     }
     for route in routes {
         let name = route.name.as_ref().map_or(String::new(), |name| format!("route `{name}`: "));
         let at = Place(route, &name);
-        found.times(&at, [("timeout", route.timeout)]);
-        found.counts(&at, [("calls", route.calls)]);
+        found.check_times(&at, [("timeout", route.timeout)]);
+        found.check_counts(&at, [("calls", route.calls)]);
         if let Some(mirror) = &route.mirror {
             for (key, is_zero) in [
                 ("timeout", mirror.timeout.0.is_zero()),
@@ -44,12 +45,12 @@ pub(super) fn problems(
                 ("bytes", mirror.bytes.0 == 0),
                 ("rate", mirror.rate == 0),
             ] {
-                found.within(&at, "mirror", key, is_zero);
+                found.check_in_table(&at, "mirror", key, is_zero);
             }
         }
     }
     if let Some(tools) = tools {
-        found.times(&Place(tools, "[mcp]: "), [("timeout", tools.timeout)]);
+        found.check_times(&Place(tools, "[mcp]: "), [("timeout", tools.timeout)]);
     }
     found.0
 }
@@ -57,13 +58,13 @@ pub(super) fn problems(
 /// Those of `[limits]`.
 fn check_all(limits: &Lined<Limits>, found: &mut Found) {
     let at = Place(limits, "[limits]: ");
-    found.counts(&at, [("calls", limits.calls), ("connections", limits.connections)]);
-    found.counts(
+    found.check_counts(&at, [("calls", limits.calls), ("connections", limits.connections)]);
+    found.check_counts(
         &at,
         [("message", limits.message), ("memory", limits.memory)]
             .map(|(key, size)| (key, size.map(|size| size.0))),
     );
-    found.times(
+    found.check_times(
         &at,
         [
             ("first_byte_timeout", limits.first_byte_timeout),
@@ -96,20 +97,20 @@ struct Place<'c, T>(&'c Lined<T>, &'c str);
 struct Found(Vec<ConfigError>);
 
 impl Found {
-    fn times<T, const N: usize>(&mut self, at: &Place<'_, T>, times: [(&str, Option<Span>); N]) {
+    fn check_times<T, const N: usize>(&mut self, at: &Place<'_, T>, times: [(&str, Option<Span>); N]) {
         for (key, _) in times.into_iter().filter(|(_, time)| is_zero(*time)) {
-            self.zero(at, key);
+            self.add_zero(at, key);
         }
     }
 
-    fn counts<T, const N: usize>(&mut self, at: &Place<'_, T>, counts: [(&str, Option<usize>); N]) {
+    fn check_counts<T, const N: usize>(&mut self, at: &Place<'_, T>, counts: [(&str, Option<usize>); N]) {
         for (key, _) in counts.into_iter().filter(|(_, count)| *count == Some(0)) {
-            self.zero(at, key);
+            self.add_zero(at, key);
         }
     }
 
     /// A key of a table within the part.
-    fn within<T>(&mut self, at: &Place<'_, T>, table: &str, key: &str, is_zero: bool) {
+    fn check_in_table<T>(&mut self, at: &Place<'_, T>, table: &str, key: &str, is_zero: bool) {
         if is_zero {
             let text = format!(
                 "{}`{key}` of `{table}` is 0, which nothing could keep; leave it out for the default",
@@ -119,7 +120,7 @@ impl Found {
         }
     }
 
-    fn zero<T>(&mut self, at: &Place<'_, T>, key: &str) {
+    fn add_zero<T>(&mut self, at: &Place<'_, T>, key: &str) {
         self.add(at, key, &format!("`{key}` is 0, which nothing could keep; leave it out for the default"));
     }
 

@@ -110,19 +110,19 @@ mod tests {
         compare(&rules, &Samples::plain(), true, one, other).into_keys().collect()
     }
 
-    fn failed(protocol: Protocol, code: Code) -> Outcome {
+    fn failure(protocol: Protocol, code: Code) -> Outcome {
         Outcome::Failed(code, Precision::new(protocol, code))
     }
 
     #[test]
     fn failure_of_a_protocol_without_codes_equals_any_other() {
-        let precise = failed(Protocol::Grpc, Code::InvalidArgument);
+        let precise = failure(Protocol::Grpc, Code::InvalidArgument);
         for vague in [Protocol::Rpcx, Protocol::NetRpc, Protocol::RestRpc] {
-            let vague = failed(vague, Code::Unknown);
+            let vague = failure(vague, Code::Unknown);
             assert!(paths("", &vague, &precise).is_empty() && paths("", &precise, &vague).is_empty());
             assert_eq!(paths("", &vague, &Outcome::Bytes(Bytes::new())), ["(status)"]);
         }
-        assert_eq!(paths("", &precise, &failed(Protocol::Grpc, Code::Unknown)), ["(status)"]);
+        assert_eq!(paths("", &precise, &failure(Protocol::Grpc, Code::Unknown)), ["(status)"]);
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
         let (bytes, more) = (Outcome::Bytes(Bytes::new()), Outcome::Bytes(Bytes::from_static(b"x")));
         let value = |lost| Outcome::Value(Value::Null, lost);
         for (name, one, other) in [
-            ("(status)", &bytes, &failed(Protocol::Grpc, Code::NotFound)),
+            ("(status)", &bytes, &failure(Protocol::Grpc, Code::NotFound)),
             ("(bytes)", &bytes, &more),
             ("(unknown fields)", &value(0), &value(1)),
             ("(format)", &value(0), &bytes),

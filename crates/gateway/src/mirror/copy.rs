@@ -61,8 +61,8 @@ impl CallCopy {
         second: Leg,
     ) -> Self {
         let CopyPermit { mirror, permit } = admitted;
-        let body = Body { bytes: unpinned(&body.bytes), ..body.clone() };
-        let (candidate, second) = (candidate.marked(), second.marked());
+        let body = Body { bytes: detach(&body.bytes), ..body.clone() };
+        let (candidate, second) = (candidate.with_mark(), second.with_mark());
         Self { mirror, permit, method, body, candidate, second }
     }
 
@@ -70,7 +70,7 @@ impl CallCopy {
     /// translators and the protocol of the upstream that answered the caller.
     pub(crate) fn compare(self, pair: Arc<Pair>, protocol: Protocol, answer: Answer) {
         let Self { mirror, mut permit, method, body, candidate, second } = self;
-        let answer = answer.map(|body| Body { bytes: unpinned(&body.bytes), ..body });
+        let answer = answer.map(|body| Body { bytes: detach(&body.bytes), ..body });
         if permit.grow(answer.as_ref().map_or(0, |body| body.bytes.len())).is_err() {
             return mirror.shared.counts.dropped.add();
         }
@@ -80,7 +80,7 @@ impl CallCopy {
 }
 
 /// A small message that waits must not keep the large buffer that it is a part of.
-fn unpinned(bytes: &Bytes) -> Bytes {
+fn detach(bytes: &Bytes) -> Bytes {
     if bytes.len() < SMALL { Bytes::copy_from_slice(bytes) } else { bytes.clone() }
 }
 
@@ -88,7 +88,7 @@ const SMALL: usize = 4 << 10;
 
 impl Leg {
     /// Marks the call as a copy for the server, if its protocol has metadata.
-    fn marked(mut self) -> Self {
+    fn with_mark(mut self) -> Self {
         let protocol = self.upstream.protocol();
         if let MetadataSupport::Carried(_) = protocol.descriptor().capabilities.metadata {
             self.options.metadata.insert(MARK, "1");

@@ -25,7 +25,7 @@ use self::copy::Job;
 use self::pause::Pause;
 use crate::compare::{Findings, Rules, Samples};
 use crate::config::{Mirror as Spec, SampleForm, Upstream as UpstreamSpec};
-use crate::hash::mixed;
+use crate::hash::mix;
 use crate::upstream::Upstream;
 
 /// Copies calls, and collects the results of the comparison.
@@ -116,15 +116,15 @@ impl Mirror {
 
     /// Decides whether to copy a call of a safe method.
     pub(crate) fn selects(&self, metadata: &Metadata) -> bool {
-        metadata.bytes(MARK).is_none() && self.draws()
+        metadata.bytes(MARK).is_none() && self.should_sample()
     }
 
     /// Samples a share of the calls.
-    fn draws(&self) -> bool {
+    fn should_sample(&self) -> bool {
         let share = self.spec.share.0;
         // 53 bits of a number between 0 and 1.
         share >= 1.0 || {
-            let number = mixed(self.calls.fetch_add(1, Ordering::Relaxed)) >> 11;
+            let number = mix(self.calls.fetch_add(1, Ordering::Relaxed)) >> 11;
             (number as f64 / (1_u64 << 53) as f64) < share
         }
     }

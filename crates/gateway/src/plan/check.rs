@@ -51,15 +51,15 @@ pub(crate) fn check_routes(
     let names =
         |listen: &Listen, protocol| !listen.protocols.is_empty() && listen.protocols().contains(&protocol);
     let is_named = |protocol: Protocol| config.listen.iter().any(|listen| names(listen, protocol));
-    let (mut notes, mut problems) = (unreachable(plan), Vec::new());
+    let (mut notes, mut problems) = (unreachable_routes(plan), Vec::new());
     for route in plan.routes.iter().filter(|route| route.topic().is_none()) {
         for upstream in route.targets().iter().map(|target| &target.upstream) {
-            let declared = plan.declared(route);
+            let declared = plan.matching_methods(route);
             let mut refusals = Refusals::default();
             let mut dead = 0;
             for target in &declared {
                 let names = target.as_ref().map(|(callers, target)| (callers.as_str(), target.as_str()));
-                let refused = refused(plan, route, upstream, names, &protocols);
+                let refused = find_refused(plan, route, upstream, names, &protocols);
                 // Reflection may declare the rest.
                 let certain = target.is_some() || !reflects;
                 dead += usize::from(certain && refused.len() == protocols.len());
@@ -77,8 +77,8 @@ pub(crate) fn check_routes(
         }
     }
     if problems.is_empty() {
-        notes.extend(unrecorded(plan, config));
-        notes.extend(unpushed(plan, config));
+        notes.extend(unrecorded_messages(plan, config));
+        notes.extend(dropped_pushes(plan, config));
         notes.extend(loops(plan, config));
         Ok(notes)
     } else {
@@ -124,7 +124,7 @@ impl Refusals {
 }
 
 /// Routes that get no calls, since one before them takes all that they match.
-fn unreachable(plan: &Plan) -> Vec<CheckWarning> {
+fn unreachable_routes(plan: &Plan) -> Vec<CheckWarning> {
     let before = |n: usize| plan.routes[..n].iter().find(|before| before.covers(&plan.routes[n]));
     let note = |n: usize| {
         let before = before(n)?;
@@ -138,7 +138,7 @@ fn unreachable(plan: &Plan) -> Vec<CheckWarning> {
 }
 
 /// Protobuf messages that a recording drops, since its rules need their types.
-fn unrecorded(plan: &Plan, config: &Config) -> Vec<CheckWarning> {
+fn unrecorded_messages(plan: &Plan, config: &Config) -> Vec<CheckWarning> {
     let Some(record) = config.record.as_ref().filter(|record| record.has_rules()) else { return Vec::new() };
     let has_protobuf = [Protocol::BaiduStd, Protocol::Grpc].into_iter().any(|it| config.accepts(it));
     let routes = plan.routes.iter().filter(|route| has_protobuf && route.is_recorded);
@@ -149,7 +149,7 @@ fn unrecorded(plan: &Plan, config: &Config) -> Vec<CheckWarning> {
         )
     };
     let of_route = |route: &Arc<Route>| {
-        let methods = plan.declared(route).into_iter().flatten();
+        let methods = plan.matching_methods(route).into_iter().flatten();
         let lost = methods.filter(|(callers, _)| undeclared(callers));
         lost.map(|(callers, _)| CheckWarning { line: record.line, text: text(&callers) }).collect::<Vec<_>>()
     };
@@ -159,7 +159,7 @@ fn unrecorded(plan: &Plan, config: &Config) -> Vec<CheckWarning> {
 }
 
 /// Upstreams whose servers may push messages, which are dropped although callers of the same protocol may expect them.
-fn unpushed(plan: &Plan, config: &Config) -> Vec<CheckWarning> {
+fn dropped_pushes(plan: &Plan, config: &Config) -> Vec<CheckWarning> {
     let pushes = |protocol: Protocol| protocol.descriptor().capabilities.push && config.accepts(protocol);
     let upstreams = config.upstream.iter().zip(&plan.upstreams);
     let pushing = upstreams.filter(|(_, upstream)| pushes(upstream.protocol()));
@@ -191,7 +191,7 @@ fn loops(plan: &Plan, config: &Config) -> Vec<CheckWarning> {
 }
 
 /// The protocols whose callers are rejected because none of their usual formats can be translated, with the reasons.
-fn refused(
+fn find_refused(
     plan: &Plan,
     route: &Route,
     upstream: &Upstream,
@@ -206,7 +206,7 @@ fn refused(
             let to = upstream.format(*from);
             let pair =
                 Pair::new(&plan.schemas, names.unwrap_or_default(), (*from, to), route.on_loss, numbered);
-            match impossible(&pair).or_else(|| streams(&pair, *protocol, upstream)) {
+            match why_untranslatable(&pair).or_else(|| why_unstreamable(&pair, *protocol, upstream)) {
                 None => {
                     reason = None;
                     break;
@@ -219,13 +219,13 @@ fn refused(
     all
 }
 
-fn impossible(pair: &Pair) -> Option<String> {
+fn why_untranslatable(pair: &Pair) -> Option<String> {
     let request = pair.request.as_ref().err();
     request.or_else(|| pair.response.as_ref().err()).map(TranslatorError::to_string)
 }
 
 /// Why a streaming method cannot be called over these protocols.
-fn streams(pair: &Pair, from: Protocol, upstream: &Upstream) -> Option<String> {
+fn why_unstreamable(pair: &Pair, from: Protocol, upstream: &Upstream) -> Option<String> {
     let shape = pair.stream_type?;
     if !shape.client_streaming && !shape.server_streaming {
         return None;
@@ -248,7 +248,7 @@ fn streams(pair: &Pair, from: Protocol, upstream: &Upstream) -> Option<String> {
 impl Plan {
     /// The declared methods that a route may match, by their names for callers and for the upstream; `None` stands for
     /// all others.
-    fn declared(&self, route: &Route) -> Vec<Option<(String, String)>> {
+    fn matching_methods(&self, route: &Route) -> Vec<Option<(String, String)>> {
         let declared: Vec<_> = self.schemas.targets().collect();
         let mut found: Vec<(String, String)> = Vec::new();
         let mut add = |callers: &str, target: String| {

@@ -42,7 +42,7 @@ impl Counters {
     }
 
     /// Returns the gauge that is 1 once a route fell back.
-    pub(super) fn aborted(&self, route: &str) -> Gauge {
+    pub(super) fn aborts(&self, route: &str) -> Gauge {
         self.aborted.with([route])
     }
 }

@@ -16,7 +16,8 @@ impl Plan {
         let mut methods: Vec<Method> = Vec::new();
         for declared in self.declared_methods() {
             for route in &self.routes {
-                let Some((service, name)) = route.called(&declared.service, &declared.name) else { continue };
+                let names = route.callers_names(&declared.service, &declared.name);
+                let Some((service, name)) = names else { continue };
                 let is_known = |known: &Method| known.service == service && known.name == name;
                 if !methods.iter().any(is_known) && self.takes(route, &declared) {
                     // `google.api.http` rules belong to servers; the gateway has none.
@@ -58,7 +59,7 @@ impl Plan {
 
 impl Route {
     /// Returns the names by which callers can call an upstream's method through this route, if they can.
-    fn called(&self, service: &str, method: &str) -> Option<(String, String)> {
+    fn callers_names(&self, service: &str, method: &str) -> Option<(String, String)> {
         let name = |renamed: &Option<String>, glob: Option<&str>, name: &str| match renamed {
             None => Some(name.to_owned()),
             // Every name that matches is renamed, so only an exact one can be described.

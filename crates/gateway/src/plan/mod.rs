@@ -9,7 +9,7 @@ mod route;
 pub use self::check::CheckWarning;
 pub(crate) use self::check::{check, check_routes};
 pub(crate) use self::counters::Counters;
-pub(crate) use self::route::{Lasting, Route, Target, joined};
+pub(crate) use self::route::{Lasting, Route, Target, join_names};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +73,7 @@ impl Plan {
         let schemas = match schemas(config) {
             Ok(schemas) => Arc::new(schemas),
             Err((key, error)) => {
-                problems.push(described(config, key, &error));
+                problems.push(schema_error(config, key, &error));
                 Arc::default()
             }
         };
@@ -109,7 +109,7 @@ impl Plan {
         let (mut answered, mut missing) = (Vec::new(), Vec::new());
         for upstream in self.upstreams.iter().filter(|upstream| names.contains(&upstream.spec.name)) {
             let name = upstream.spec.name.clone();
-            match (reflected(upstream).await, old.and_then(|old| old.description(upstream))) {
+            match (fetch_descriptions(upstream).await, old.and_then(|old| old.description(upstream))) {
                 (Ok(sources), _) => answered.push((name, sources)),
                 (Err(_), Some(known)) => answered.push((name, known)),
                 (Err(why), None) => missing.push((name, why)),
@@ -123,7 +123,7 @@ impl Plan {
     pub(crate) async fn retry_reflection(&self, names: &[String]) -> Descriptions {
         let mut answered = Vec::new();
         for upstream in self.upstreams.iter().filter(|upstream| names.contains(&upstream.spec.name)) {
-            if let Ok(sources) = reflected(upstream).await {
+            if let Ok(sources) = fetch_descriptions(upstream).await {
                 answered.push((upstream.spec.name.clone(), sources));
             }
         }
@@ -203,7 +203,7 @@ fn schemas(config: &Config) -> Result<Schemas, (&'static str, Error)> {
 }
 
 /// Fetches the descriptions of all services of a server.
-async fn reflected(upstream: &Upstream) -> Result<Vec<SchemaSource>, String> {
+async fn fetch_descriptions(upstream: &Upstream) -> Result<Vec<SchemaSource>, String> {
     let options = || CallOptions { timeout: Some(QUERY_TIMEOUT), ..CallOptions::default() };
     let client = upstream.any_client();
     let services = Reflection::new(client, options()).services().await.map_err(|error| error.to_string())?;
@@ -219,7 +219,7 @@ async fn reflected(upstream: &Upstream) -> Result<Vec<SchemaSource>, String> {
     Ok(sources)
 }
 
-fn described(config: &Config, key: &str, error: &Error) -> ConfigError {
+fn schema_error(config: &Config, key: &str, error: &Error) -> ConfigError {
     let text = format!("[schema]: `{key}`: {}", error.text());
     ConfigError::new(config.schema.line_of(key), text).with_hint(error.hint().map(str::to_owned))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::hash::{hash, mixed};
+use crate::hash::{hash, mix};
 
 /// Indexes of upstreams with their shares of the calls.
 #[derive(Debug)]
@@ -26,8 +26,8 @@ impl Shares {
     pub(super) fn place(&self, key: Option<&[u8]>) -> usize {
         let whole = self.sums.last().copied().unwrap_or(1).max(1);
         let number = match key {
-            Some(key) => mixed(hash(key)),
-            None => mixed(self.next.fetch_add(1, Ordering::Relaxed)),
+            Some(key) => mix(hash(key)),
+            None => mix(self.next.fetch_add(1, Ordering::Relaxed)),
         };
         let point = number % whole;
         self.sums.iter().position(|sum| point < *sum).unwrap_or(0)

@@ -149,13 +149,13 @@ impl Route {
     /// Returns the place of the upstream of a call, by the key that it is bound to.
     pub(crate) fn pick(&self, key: Option<&[u8]>) -> usize {
         let aborted = self.lasting.abort.as_ref().filter(|abort| abort.reason().is_some());
-        aborted.and_then(|abort| self.place_of(abort.to())).unwrap_or_else(|| self.shares.place(key))
+        aborted.and_then(|abort| self.place_of(abort.fallback())).unwrap_or_else(|| self.shares.place(key))
     }
 
     /// Returns the index of the upstream at which a call is retried if this one fails.
     pub(crate) fn fallback(&self, place: usize) -> Option<usize> {
         let abort = self.lasting.abort.as_ref()?;
-        self.place_of(abort.to()).filter(|fallback| *fallback != place)
+        self.place_of(abort.fallback()).filter(|fallback| *fallback != place)
     }
 
     fn place_of(&self, name: &str) -> Option<usize> {
@@ -164,16 +164,16 @@ impl Route {
 
     /// Records the result of a unary call.
     pub(crate) fn record(&self, place: usize, code: Option<Code>, began: Instant) {
-        self.record_ended(place, code, began, false);
+        self.record_result(place, code, began, false);
     }
 
     /// Records the result of a streaming call. Its duration says nothing about the upstream, so it does not enter the
     /// percentiles of `abort`.
     pub(crate) fn record_stream(&self, place: usize, code: Option<Code>, began: Instant) {
-        self.record_ended(place, code, began, true);
+        self.record_result(place, code, began, true);
     }
 
-    fn record_ended(&self, place: usize, code: Option<Code>, began: Instant, is_stream: bool) {
+    fn record_result(&self, place: usize, code: Option<Code>, began: Instant, is_stream: bool) {
         let now = Instant::now();
         let took = now.saturating_duration_since(began);
         let Some(target) = self.targets.get(place) else { return };
@@ -196,16 +196,16 @@ impl Route {
     pub(crate) fn target(&self, service: &str, method: &str) -> String {
         // A number is valid only within its protocol, and together with the number of its service.
         if method.starts_with('#') {
-            return joined(service, method);
+            return join_names(service, method);
         }
         let service = self.rename.service.as_deref().unwrap_or(service);
         let method = self.rename.method.as_deref().unwrap_or(method);
-        joined(service, method)
+        join_names(service, method)
     }
 
     /// Whether callers of a method send one request: by its declaration, or because no upstream accepts more.
     pub(super) fn takes_one(&self, schemas: &Schemas, (service, method): (&str, &str)) -> bool {
-        let (callers, target) = (joined(service, method), self.target(service, method));
+        let (callers, target) = (join_names(service, method), self.target(service, method));
         let takes_one = |upstream: &Upstream| {
             let to = upstream.format(Format::Protobuf);
             let pair = self.pairs.find(
@@ -258,13 +258,13 @@ impl Lasting {
         Ok(Self {
             call_limit: CallLimit::new(spec.calls),
             mirror: mirror.transpose()?.map(Arc::new),
-            abort: spec.abort.clone().map(|abort| AutoRollback::new(abort, counters.aborted(name))),
+            abort: spec.abort.clone().map(|abort| AutoRollback::new(abort, counters.aborts(name))),
         })
     }
 }
 
 /// The name of a method, or of a function.
-pub(crate) fn joined(service: &str, method: &str) -> String {
+pub(crate) fn join_names(service: &str, method: &str) -> String {
     match service {
         "" => method.to_owned(),
         service => format!("{service}/{method}"),

@@ -3,7 +3,7 @@
 use polyrpc::{Client, Format, Json, Protocol};
 
 /// Formats that callers of a protocol usually send.
-pub(crate) fn usual(protocol: Protocol) -> &'static [Format] {
+pub(crate) fn usual_formats(protocol: Protocol) -> &'static [Format] {
     match protocol {
         Protocol::BaiduStd | Protocol::Grpc => &[Format::Protobuf],
         Protocol::Rpcx => &[Format::MessagePack, Format::Json(Json::Go), Format::Protobuf],
@@ -16,7 +16,7 @@ pub(crate) fn usual(protocol: Protocol) -> &'static [Format] {
 }
 
 /// The format in which a server receives the messages of callers that send `from`.
-pub(super) fn towards(client: &Client, from: Format) -> Format {
+pub(super) fn choose(client: &Client, from: Format) -> Format {
     match client.protocol() {
         Protocol::Http => Format::Json(Json::Brpc),
         // An rpcx server decodes any format that its method's types support; the caller chose one of these.

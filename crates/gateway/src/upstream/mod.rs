@@ -11,7 +11,7 @@ use polyrpc::tls::{self, Identity};
 use polyrpc::{Client, Format, MemoryBudget, Protocol};
 use polyrpc_console::vars::Counter;
 
-pub(crate) use self::formats::usual as usual_formats;
+pub(crate) use self::formats::usual_formats;
 
 use self::per_thread::PerThread;
 use self::pushes::DroppedPushes;
@@ -45,13 +45,13 @@ impl Upstream {
         pushes: Counter,
     ) -> Result<Self, String> {
         let dropped = DroppedPushes::new(&spec.name, pushes);
-        Self::built(spec, threads, |builder| {
+        Self::build(spec, threads, |builder| {
             let dropped = dropped.clone();
             builder.limits(limits.clone()).memory_budget(memory).on_push(move |push| dropped.count(&push))
         })
     }
 
-    fn built(spec: Spec, threads: usize, with: impl Fn(Builder) -> Builder) -> Result<Self, String> {
+    fn build(spec: Spec, threads: usize, with: impl Fn(Builder) -> Builder) -> Result<Self, String> {
         let threads = threads.max(1);
         let clients = (0..threads).map(|_| client(&spec, &with));
         let clients = PerThread::new(clients.collect::<Result<_, _>>()?);
@@ -64,7 +64,7 @@ impl Upstream {
 
     /// Admits a call of a caller's connection, unless too many are in flight.
     pub(crate) fn admit(&self, connection: u64) -> Option<CallPermit> {
-        self.call_limits.own().admit(connection)
+        self.call_limits.current().admit(connection)
     }
 
     pub(crate) fn protocol(&self) -> Protocol {
@@ -83,7 +83,7 @@ impl Upstream {
 
     /// Returns the client of this thread, for calls.
     pub(crate) fn client(&self) -> &Client {
-        self.clients.own()
+        self.clients.current()
     }
 
     /// Returns the clients of all threads.
@@ -99,14 +99,14 @@ impl Upstream {
         let (message, decompressed) = (usual.message.min(bytes), usual.decompressed.min(bytes));
         let limits = Limits { message, decompressed, ..usual };
         // The bytes of copies have their own limit.
-        Self::built(spec, 1, |builder| builder.limits(limits.clone()))
+        Self::build(spec, 1, |builder| builder.limits(limits.clone()))
     }
 
     /// The format of messages for this upstream, if callers send `from`.
     pub(crate) fn format(&self, from: Format) -> Format {
         match self.spec.format {
             Some(wire) => wire.format(self.protocol()),
-            None => formats::towards(self.any_client(), from),
+            None => formats::choose(self.any_client(), from),
         }
     }
 

@@ -22,7 +22,7 @@ impl<T> PerThread<T> {
 
     /// Returns the value of this thread. Threads get one in the order of their first use; threads that come when all
     /// are taken share the first.
-    pub(super) fn own(&self) -> &T {
+    pub(super) fn current(&self) -> &T {
         let place = match self.values.len() {
             1 => 0,
             _ => ID
@@ -48,7 +48,8 @@ mod tests {
     #[test]
     fn thread_keeps_its_value_and_late_threads_share_the_first() {
         let values = PerThread::new(vec![0, 1]);
-        let own = || thread::scope(|scope| scope.spawn(|| [*values.own(), *values.own()]).join().unwrap());
+        let twice = || [*values.current(), *values.current()];
+        let own = || thread::scope(|scope| scope.spawn(twice).join().unwrap());
         assert_eq!([own(), own(), own()], [[0, 0], [1, 1], [0, 0]]);
     }
 }

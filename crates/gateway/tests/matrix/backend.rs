@@ -47,7 +47,7 @@ impl Backend {
     }
 
     /// Returns what came with the last call, and forgets it.
-    pub(crate) fn seen(&self) -> ReceivedFields {
+    pub(crate) fn take_seen(&self) -> ReceivedFields {
         std::mem::take(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

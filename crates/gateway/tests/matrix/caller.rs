@@ -35,9 +35,9 @@ impl Caller {
     /// Makes the calls of all cases.
     pub(crate) async fn cases(&self, backend: &Backend) -> Vec<(&'static str, String)> {
         let plain = CallOptions { timeout: Some(Duration::from_secs(10)), ..CallOptions::default() };
-        backend.seen();
+        backend.take_seen();
         let unary = self.echo(plain.clone()).await;
-        let seen = backend.seen();
+        let seen = backend.take_seen();
         let deadline = match &unary {
             Ok(_) if seen.has_deadline => "sent".to_owned(),
             Ok(_) => "enforced by the gateway".to_owned(),
@@ -58,7 +58,7 @@ impl Caller {
         let metadata = match self.echo(tenant).await {
             _ if !capabilities.carries_metadata() => "–".to_owned(),
             Ok(_) => {
-                let seen = backend.seen();
+                let seen = backend.take_seen();
                 assert_eq!(seen.authorization, None, "credentials are dropped");
                 if seen.tenant.as_deref() == Some("a") { "ok".to_owned() } else { "not sent".to_owned() }
             }
@@ -126,7 +126,7 @@ impl Caller {
             }
             Ok::<_, Error>(if count == 2 { "ok".to_owned() } else { format!("{count} of 2 messages") })
         };
-        ended(timeout(Duration::from_secs(10), exchange).await)
+        format_end(timeout(Duration::from_secs(10), exchange).await)
     }
 
     /// Sends two messages, and expects them back.
@@ -154,7 +154,7 @@ impl Caller {
             }
             Ok::<_, Error>(if count == 2 { "ok".to_owned() } else { format!("{count} of 2 messages") })
         };
-        ended(timeout(Duration::from_secs(10), exchange).await)
+        format_end(timeout(Duration::from_secs(10), exchange).await)
     }
 
     fn message(&self) -> Body {
@@ -165,7 +165,7 @@ impl Caller {
             Protocol::RestRpc => Body { positional: true, ..Body::new(Format::RestRpc, &b"hi"[..]) },
             Protocol::FbRpc => {
                 let json = Body::new(Format::Json(Json::Proto3), &br#"{"text":"hi"}"#[..]);
-                translated(json, Format::FlatBuffers)
+                translate(json, Format::FlatBuffers)
             }
             _ => Body::new(Format::Protobuf, &b"\x0a\x02hi"[..]),
         }
@@ -179,13 +179,13 @@ impl Caller {
                 let json = gob::to_json(&body.bytes).unwrap_or_default().replace("Text", "text");
                 Body::new(Format::Json(Json::Go), json.into_bytes())
             }
-            _ => translated(body.clone(), Format::Json(Json::Proto3)),
+            _ => translate(body.clone(), Format::Json(Json::Proto3)),
         };
         String::from_utf8_lossy(&body.bytes).into_owned()
     }
 }
 
-fn ended(exchange: Result<Result<String, Error>, Elapsed>) -> String {
+fn format_end(exchange: Result<Result<String, Error>, Elapsed>) -> String {
     match exchange {
         Ok(Ok(cell)) => cell,
         Ok(Err(error)) if error.message().contains("polyrpc-gateway") => refusal(&error),
@@ -218,7 +218,7 @@ async fn lines(address: &str) -> String {
 }
 
 /// By the `.fbs` of the test, or plain.
-fn translated(body: Body, to: Format) -> Body {
+fn translate(body: Body, to: Format) -> Body {
     let schema = match [body.format, to].contains(&Format::FlatBuffers) {
         true => {
             let mut schemas = Schemas::new();

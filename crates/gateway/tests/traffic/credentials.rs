@@ -35,7 +35,7 @@ fn configuration(url: &str, credential: &str) -> String {
 }
 
 /// Calls with a credential of the caller's own, and returns those that the server got.
-async fn sent(scheme: &str, credential: &str) -> Vec<Option<String>> {
+async fn forward_credentials(scheme: &str, credential: &str) -> Vec<Option<String>> {
     let (server, seen) = server().await;
     let text = configuration(&format!("{scheme}://{}", server.address()), credential);
     let gateway = Gateway::start(Config::parse(&text).unwrap()).await.unwrap();
@@ -58,7 +58,7 @@ async fn upstream_gets_the_configured_credential_instead_of_the_callers() {
     std::fs::write(&file, "of-the-gateway\n").unwrap();
     let replace = format!("{{ replace = \"file:{}\" }}", file.display());
     for scheme in ["grpc", "rpcx", "baidu-std"] {
-        let credentials = sent(scheme, &replace).await;
+        let credentials = forward_credentials(scheme, &replace).await;
         assert!(!credentials.is_empty());
         for credential in credentials {
             assert_eq!(credential.as_deref(), Some("of-the-gateway"), "{scheme}");
@@ -77,7 +77,7 @@ async fn upstream_gets_the_configured_credential_instead_of_the_callers() {
 #[tokio::test]
 async fn upstream_gets_no_credential_by_default() {
     for scheme in ["grpc", "rpcx", "baidu-std"] {
-        let credentials = sent(scheme, "\"drop\"").await;
+        let credentials = forward_credentials(scheme, "\"drop\"").await;
         assert!(credentials.iter().all(Option::is_none), "{scheme}: {credentials:?}");
     }
 }

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-use super::shop::{Customers, Shop, eventually, proto};
+use super::shop::{Customers, Shop, proto, wait_for_page};
 
 /// What a broken upstream does once it has read a request.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ enum Fault {
 }
 
 /// Starts an upstream with this fault; returns its address.
-async fn broken(fault: Fault, beginning: &'static [u8]) -> String {
+async fn start_broken(fault: Fault, beginning: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {
@@ -94,7 +94,7 @@ async fn broken_upstream_fails_its_own_calls_in_time() {
     ];
     for (scheme, beginning) in beginnings {
         for fault in [Fault::Closes, Fault::ClosesMidway, Fault::Stalls, Fault::Garbage] {
-            let wrong = broken(fault, beginning).await;
+            let wrong = start_broken(fault, beginning).await;
             let text = configuration(scheme, &wrong, &shop.address());
             let gateway = Gateway::start(Config::parse(&text).unwrap()).await.unwrap();
             let customers = Customers::new(&gateway);
@@ -117,7 +117,7 @@ async fn broken_upstream_fails_its_own_calls_in_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn broken_stream_that_passes_unread_names_the_upstream_and_no_address() {
     let shop = Shop::start(0).await;
-    let wrong = broken(Fault::ClosesMidway, b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x64").await;
+    let wrong = start_broken(Fault::ClosesMidway, b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x64").await;
     let text = configuration("grpc", &wrong, &shop.address()).replace("Buy", "Chat");
     let gateway = Gateway::start(Config::parse(&text).unwrap()).await.unwrap();
     let client = Client::new(&format!("grpc://{}", gateway.addresses()[0])).unwrap();
@@ -198,7 +198,7 @@ async fn reload_without_threads_in_the_file_keeps_those_of_the_start() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn call_that_is_repeated_keeps_its_only_place_in_the_route() {
     let shop = Shop::start(0).await;
-    let wrong = broken(Fault::Closes, b"").await;
+    let wrong = start_broken(Fault::Closes, b"").await;
     let abort = "abort = { to = \"right\", failures = 1.0 }";
     let text = configuration("grpc", &wrong, &shop.address()).replace(
         "to = \"wrong\"",
@@ -292,7 +292,7 @@ async fn status_has_the_methods_that_callers_called() {
     let text = format!("{text}\n[admin]\nlisten = \"127.0.0.1:0\"");
     let gateway = Gateway::start(Config::parse(&text).unwrap()).await.unwrap();
     Customers::new(&gateway).call("Get", 7).await.unwrap();
-    let status = eventually(&gateway, "status", |status| status["seen"][0]["succeeded"] == 1).await;
+    let status = wait_for_page(&gateway, "status", |status| status["seen"][0]["succeeded"] == 1).await;
     assert_eq!(status["seen"][0]["method"], "shop.Shop/Get", "{status:#}");
     gateway.shutdown().await;
 }

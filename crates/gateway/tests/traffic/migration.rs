@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use polyrpc_gateway::{Config, Gateway, check};
 use serde_json::Value;
 
-use super::shop::{Customers, Shop, eventually, page, proto};
+use super::shop::{Customers, Shop, page, proto, wait_for_page};
 
 /// The surcharge is the rewrite's mistake.
 const SURCHARGE: i64 = 1;
@@ -59,7 +59,7 @@ async fn service_moves_to_its_rewrite_and_back_without_a_failed_call() {
     customers.shop(10_000).await;
     let count = |report: &Value, name: &str| report[0]["copies"][name].as_i64().unwrap();
     let all = ["equal", "different", "failed", "unmeasured", "dropped", "paused", "untranslatable"];
-    let report = eventually(&gateway, "report", |report| {
+    let report = wait_for_page(&gateway, "report", |report| {
         all.iter().map(|name| count(report, name)).sum::<i64>() == 10_000
     })
     .await;

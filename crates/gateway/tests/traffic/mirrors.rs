@@ -7,7 +7,7 @@ use polyrpc_gateway::{Config, Gateway};
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-use super::shop::{Customers, Shop, eventually, page, proto};
+use super::shop::{Customers, Shop, page, proto, wait_for_page};
 
 async fn gateway(a: &str, b: &str, mirror: &str) -> Gateway {
     let text = format!(
@@ -40,7 +40,7 @@ fn count(report: &Value, name: &str) -> i64 {
 }
 
 /// A listener that accepts and never answers.
-async fn silent() -> (TcpListener, String) {
+async fn silent_listener() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     (listener, address)
@@ -49,7 +49,7 @@ async fn silent() -> (TcpListener, String) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mirror_that_does_not_answer_delays_no_caller_and_is_paused() {
     let a = Shop::start(0).await;
-    let (_listener, silent) = silent().await;
+    let (_listener, silent) = silent_listener().await;
     let gateway = gateway(&a.address(), &silent, "concurrent = 8\ntimeout = \"1s\"\nrate = 100000").await;
     let started = Instant::now();
     let customers = Customers::new(&gateway);
@@ -73,8 +73,8 @@ async fn mirror_that_does_not_answer_delays_no_caller_and_is_paused() {
     assert!(count(&report, "failed") >= 5, "{report:#}");
     let before = count(&report, "paused");
     customers.call("Get", 1).await.unwrap();
-    eventually(&gateway, "report", |report| count(report, "paused") > before || report[0]["paused"] == false)
-        .await;
+    let is_over = |report: &Value| count(report, "paused") > before || report[0]["paused"] == false;
+    wait_for_page(&gateway, "report", is_over).await;
     gateway.shutdown().await;
 }
 
@@ -88,7 +88,7 @@ async fn only_safe_methods_are_copied() {
     }
     customers.call("Get", 1).await.unwrap();
     let report =
-        eventually(&gateway, "report", |report| count(report, "equal") + count(report, "different") == 1)
+        wait_for_page(&gateway, "report", |report| count(report, "equal") + count(report, "different") == 1)
             .await;
     assert_eq!(report[0]["methods"][0]["method"], "shop.Shop/Get");
     assert_eq!(b.calls.load(Ordering::Relaxed), 1);
@@ -106,7 +106,7 @@ async fn listed_methods_and_a_part_of_the_calls_are_copied() {
     let text_of_route = format!("{bounds}\n{mirror}\n[[route]]\nto = \"a\"");
     let gateway = gateway(&a.address(), &b.address(), &text_of_route).await;
     Customers::new(&gateway).shop(1_000).await;
-    let report = eventually(&gateway, "report", |report| {
+    let report = wait_for_page(&gateway, "report", |report| {
         count(report, "equal") + count(report, "dropped") == b.calls.load(Ordering::Relaxed) as i64 / 2
             && count(report, "equal") > 100
     })
@@ -121,7 +121,7 @@ async fn listed_methods_and_a_part_of_the_calls_are_copied() {
 /// many rounds of calls.
 async fn percentiles(timeout: &str, rounds: usize, calls: usize) -> [Duration; 2] {
     let a = Shop::start(0).await;
-    let (_listener, silent) = silent().await;
+    let (_listener, silent) = silent_listener().await;
     let (with, without) = (
         gateway(&a.address(), &silent, &format!("timeout = \"{timeout}\"")).await,
         gateway(&a.address(), &silent, "share = 0.0").await,

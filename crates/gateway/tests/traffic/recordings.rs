@@ -14,7 +14,7 @@ use polyrpc_gateway::{Config, Gateway, check};
 use polyrpc_record::{Call, Entry, Reader, RecordingEnd};
 use serde_json::Value;
 
-use super::shop::{Customers, Shop, eventually, proto};
+use super::shop::{Customers, Shop, proto, wait_for_page};
 
 /// A folder of the test's own.
 struct Folder(PathBuf);
@@ -103,7 +103,7 @@ async fn calls_are_recorded_as_callers_made_them_without_what_is_removed() {
     grpc.build().unwrap().call_raw("shop.Shop/Get", body, CallOptions::default()).await.unwrap();
     shop.is_broken.store(true, Ordering::Relaxed);
     customers.call("Get", 7).await.unwrap_err();
-    eventually(&gateway, "recording", |page| page["recorded"] == 3).await;
+    wait_for_page(&gateway, "recording", |page| page["recorded"] == 3).await;
     // A reload keeps the recording, which itself cannot change.
     gateway.reload(Config::parse(&text).unwrap()).await.unwrap();
     let moved = text.replace("calls.rec", "other.rec");

@@ -149,7 +149,7 @@ pub(crate) async fn page(gateway: &Gateway, name: &str) -> Value {
 }
 
 /// Waits until a page says what is expected.
-pub(crate) async fn eventually(gateway: &Gateway, name: &str, is: impl Fn(&Value) -> bool) -> Value {
+pub(crate) async fn wait_for_page(gateway: &Gateway, name: &str, is: impl Fn(&Value) -> bool) -> Value {
     let started = Instant::now();
     loop {
         let page = page(gateway, name).await;

@@ -17,7 +17,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::shop::{eventually, proto};
+use super::shop::{proto, wait_for_page};
 
 async fn gateway(url: &str, route: &str) -> Gateway {
     named_gateway("gateway", "16MiB", url, route).await
@@ -196,10 +196,10 @@ async fn streams_that_fail_are_counted_and_make_the_route_fall_back() {
         lines.line("{\"id\"").await;
         lines.line("{").await;
     }
-    let routes = eventually(&gateway, "routes", |routes| !routes[0]["fell_back"].is_null()).await;
+    let routes = wait_for_page(&gateway, "routes", |routes| !routes[0]["fell_back"].is_null()).await;
     assert_eq!(routes[0]["failed"], 10, "{routes:#}");
     watch().await.unwrap();
-    let routes = eventually(&gateway, "routes", |routes| routes[1]["succeeded"] == 1).await;
+    let routes = wait_for_page(&gateway, "routes", |routes| routes[1]["succeeded"] == 1).await;
     assert_eq!(routes[1]["upstream"], "good", "{routes:#}");
     gateway.shutdown().await;
 }
@@ -265,7 +265,7 @@ async fn conversations(address: &str, streams: usize) -> Vec<RawCall> {
 }
 
 /// Breaks a conversation, and continues to send until it is stopped. Returns the responses that it got after the break.
-async fn broken(call: RawCall) -> Vec<Bytes> {
+async fn break_off(call: RawCall) -> Vec<Bytes> {
     let (mut sender, mut receiver) = call.split();
     sender.send(BREAK).await.unwrap();
     let sending = async {
@@ -311,10 +311,10 @@ async fn attached_streams_are_counted(scheme: &str) {
     }
     for _ in 0..10 {
         let call = conversations(&address, 1).await.pop().unwrap();
-        assert_eq!(broken(call).await, [BREAK], "what came before the failure is passed on");
+        assert_eq!(break_off(call).await, [BREAK], "what came before the failure is passed on");
     }
     let ended = |routes: &serde_json::Value| routes[0]["failed"] == 10 && routes[0]["succeeded"] == 1;
-    eventually(&gateway, "routes", ended).await;
+    wait_for_page(&gateway, "routes", ended).await;
     gateway.shutdown().await;
 }
 
@@ -336,14 +336,14 @@ async fn call_with_several_attached_streams_is_counted_once_by_the_worst_end() {
     for breaks in [true, false] {
         let mut calls = conversations(&address, 3).await;
         if breaks {
-            broken(calls.remove(1)).await;
+            break_off(calls.remove(1)).await;
         }
         for call in calls {
             timeout(Duration::from_secs(60), call.close()).await.unwrap().unwrap();
         }
     }
     let ended = |routes: &serde_json::Value| routes[0]["failed"] == 1 && routes[0]["succeeded"] == 1;
-    eventually(&gateway, "routes", ended).await;
+    wait_for_page(&gateway, "routes", ended).await;
     gateway.shutdown().await;
 }
 
@@ -370,7 +370,7 @@ struct StalledStreams {
 
 /// Opens streams of this many mebibytes each through a gateway with this name and a budget of 4 MiB, and reads them once
 /// all are stalled.
-async fn stalled(name: &str, streams: usize, mebibytes: u64) -> StalledStreams {
+async fn stall_streams(name: &str, streams: usize, mebibytes: u64) -> StalledStreams {
     let sent = Arc::new(AtomicU64::new(0));
     let counted = sent.clone();
     let messages = move || {
@@ -404,7 +404,8 @@ async fn stalled(name: &str, streams: usize, mebibytes: u64) -> StalledStreams {
         quiet = if now == before && now > 0 { quiet + 1 } else { 0 };
         before = now;
     }
-    let stalled = StalledStreams { sent: sent.load(Ordering::Relaxed), held: held(&gateway, name).await };
+    let sent = sent.load(Ordering::Relaxed);
+    let stalled = StalledStreams { sent, held: memory_held(&gateway, name).await };
     let mut readers = tokio::task::JoinSet::new();
     for mut call in calls {
         readers.spawn(async move {
@@ -420,8 +421,8 @@ async fn stalled(name: &str, streams: usize, mebibytes: u64) -> StalledStreams {
     }
     // What was held is given back, whether or not the connections stay.
     let started = std::time::Instant::now();
-    while held(&gateway, name).await > 64 << 10 {
-        assert!(started.elapsed() < Duration::from_secs(60), "{} bytes", held(&gateway, name).await);
+    while memory_held(&gateway, name).await > 64 << 10 {
+        assert!(started.elapsed() < Duration::from_secs(60), "{} bytes", memory_held(&gateway, name).await);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     gateway.shutdown().await;
@@ -429,7 +430,7 @@ async fn stalled(name: &str, streams: usize, mebibytes: u64) -> StalledStreams {
 }
 
 /// Bytes that a gateway holds of its budget.
-async fn held(gateway: &Gateway, name: &str) -> usize {
+async fn memory_held(gateway: &Gateway, name: &str) -> usize {
     let address = gateway.admin_address().unwrap().to_string();
     let mut stream = TcpStream::connect(&address).await.unwrap();
     let path = format!("/vars/{name}_memory_held?console=1");
@@ -446,21 +447,21 @@ const BESIDE: u64 = 12 << 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stream_to_a_slow_reader_stays_within_the_budget() {
-    let stalled = stalled("one_stream", 1, 64).await;
+    let stalled = stall_streams("one_stream", 1, 64).await;
     assert!(stalled.sent <= (4 << 20) + BESIDE && stalled.held <= 4 << 20, "{stalled:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_to_many_slow_readers_share_the_budget() {
     // Their windows at the upstream alone would be 16 MiB.
-    let stalled = stalled("many_streams", 32, 2).await;
+    let stalled = stall_streams("many_streams", 32, 2).await;
     assert!(stalled.held > 1 << 20 && stalled.held <= 4 << 20, "{stalled:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "long without optimization: `cargo test --release -p polyrpc-gateway --test traffic -- --ignored`"]
 async fn stream_of_a_gibibyte_to_a_slow_reader_stays_within_the_budget() {
-    let stalled = stalled("gibibyte", 1, 1024).await;
+    let stalled = stall_streams("gibibyte", 1, 1024).await;
     println!("{stalled:?} while nothing was read");
     assert!(stalled.sent <= (4 << 20) + BESIDE && stalled.held <= 4 << 20, "{stalled:?}");
 }

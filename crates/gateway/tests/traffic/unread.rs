@@ -101,7 +101,7 @@ async fn call_without_reading(gateway: &Gateway, calls: u64) -> TcpStream {
 }
 
 /// Waits until the gateway has closed the connection, without reading from it.
-async fn closed(mut stream: TcpStream) {
+async fn wait_for_close(mut stream: TcpStream) {
     while stream.write_all(&frame("Small", 0)).await.is_ok() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -126,7 +126,7 @@ async fn callers_that_do_not_read_get_few_calls_forwarded_and_are_closed_in_time
         assert_eq!(timeout(PATIENCE, call(&client, "Small")).await.unwrap(), 10);
     }
     for stream in silent {
-        timeout(PATIENCE, closed(stream)).await.expect("it is closed after the write timeout");
+        timeout(PATIENCE, wait_for_close(stream)).await.expect("it is closed after the write timeout");
     }
     // Each has at most 3 MiB unread or under way, and what its socket takes.
     let forwarded = calls.load(Ordering::Relaxed);
