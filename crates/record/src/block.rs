@@ -88,7 +88,7 @@ impl Header {
     }
 
     /// Checks and decompresses the stored content. `None` if it is damaged.
-    pub(crate) fn content(&self, stored: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn decompress(&self, stored: &[u8]) -> Option<Vec<u8>> {
         if stored.len() != self.stored || crc32c::crc32c(stored) != self.checksum {
             return None;
         }
@@ -140,7 +140,7 @@ mod tests {
             let mut block = Vec::new();
             put(&mut block, Kind::Entries, content).unwrap();
             let (header, stored) = split(&block);
-            assert_eq!(header.unwrap().content(&stored).unwrap(), content);
+            assert_eq!(header.unwrap().decompress(&stored).unwrap(), content);
         }
     }
 
@@ -152,7 +152,7 @@ mod tests {
             let mut damaged = block.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             let (header, stored) = split(&damaged);
-            assert!(header.and_then(|header| header.content(&stored)).is_none(), "bit {bit}");
+            assert!(header.and_then(|header| header.decompress(&stored)).is_none(), "bit {bit}");
         }
     }
 }

@@ -151,7 +151,7 @@ impl<R: Read> Importer<R> {
             return torn(start, SHORT);
         };
         self.read += 1;
-        Ok(Some(match imported(meta, body, self.read) {
+        Ok(Some(match import(meta, body, self.read) {
             Ok(call) => ImportedCall::Call(Box::new(call)),
             Err(reason) => ImportedCall::Skipped(reason),
         }))
@@ -175,7 +175,7 @@ struct Meta {
     attachment: u64,
 }
 
-fn imported(meta: &[u8], body: &[u8], number: u64) -> Result<Call, String> {
+fn import(meta: &[u8], body: &[u8], number: u64) -> Result<Call, String> {
     let mut parsed = Meta::default();
     let read = read(meta, |field, value| {
         match field {
@@ -334,12 +334,12 @@ mod tests {
         let packed = compress::compress(Compression::Gzip, b"\x0a\x02hi").unwrap();
         let mut meta = Vec::new();
         Fields(&mut meta).text(1, "S").text(2, "M").number(4, 2).number(5, 1);
-        let gzip = imported(&meta, &packed, 1).unwrap();
+        let gzip = import(&meta, &packed, 1).unwrap();
         assert_eq!(gzip.request.unwrap().body, &b"\x0a\x02hi"[..]);
         let mut meta = Vec::new();
         Fields(&mut meta).number(5, 7).number(6, 2);
         let request = b"POST /EchoService/Echo?x=1 HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nAuthorization: Bearer x\r\nlog-id: 7\r\n\r\n{}";
-        let http = imported(&meta, request, 1).unwrap();
+        let http = import(&meta, request, 1).unwrap();
         assert_eq!((http.full_name().as_str(), http.protocol.as_str()), ("EchoService/Echo", "http"));
         assert!(http.metadata[0].removed && http.metadata[0].value.is_empty());
         assert_eq!(&http.metadata[1].value[..], b"7");
@@ -376,7 +376,7 @@ mod tests {
         for (protocol, body) in [(3, &b""[..]), (7, b"\x80\x01"), (1, b"")] {
             let mut meta = Vec::new();
             Fields(&mut meta).number(5, protocol);
-            assert!(imported(&meta, body, 1).is_err());
+            assert!(import(&meta, body, 1).is_err());
         }
     }
 }

@@ -302,7 +302,7 @@ impl Call {
     }
 
     /// Returns the time of its arrival.
-    pub fn arrived(&self) -> SystemTime {
+    pub fn arrival_time(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_nanos(self.arrival)
     }
 }
@@ -348,10 +348,10 @@ impl Entry {
 
 impl Call {
     fn encode(&self, out: &mut Fields<'_>) {
-        out.fixed(1, self.arrival).number(2, self.side as u64).text(3, &self.protocol);
+        out.fixed64(1, self.arrival).number(2, self.side as u64).text(3, &self.protocol);
         out.text(4, &self.service).text(5, &self.method).text(6, &self.peer).number(7, self.connection);
         if let Some(timeout) = self.timeout {
-            out.present(8, nanos(timeout));
+            out.number_or_zero(8, nanos(timeout));
         }
         if let Some(request) = &self.request {
             out.message(9, |out| request.encode(out));
@@ -369,7 +369,7 @@ impl Call {
                 out.bytes(3, &event.message).flag(4, event.end);
             });
         }
-        out.fixed(19, self.weight.to_bits()).number(20, self.reason as u64);
+        out.fixed64(19, self.weight.to_bits()).number(20, self.reason as u64);
         if let Some(schema) = &self.schema {
             out.bytes(21, schema);
         }
@@ -390,7 +390,7 @@ impl Call {
                 8 => call.timeout = Some(Duration::from_nanos(value.number()?)),
                 9 => call.request = Some(Message::decode(value.bytes()?)?),
                 10 => call.metadata.push(Field::decode(value.bytes()?)?),
-                11 => call.attachment = copied(value)?,
+                11 => call.attachment = copy_bytes(value)?,
                 12 => call.oneway = value.number()? != 0,
                 13 => call.client_streams = value.number()? != 0,
                 14 => call.server_streams = value.number()? != 0,
@@ -429,7 +429,7 @@ fn reason(number: u64) -> Reason {
     }
 }
 
-fn copied(value: Raw<'_>) -> Option<Bytes> {
+fn copy_bytes(value: Raw<'_>) -> Option<Bytes> {
     value.bytes().map(Bytes::copy_from_slice)
 }
 
@@ -454,7 +454,7 @@ impl Message {
         read(bytes, |field, value| {
             match field {
                 1 => message.format = format_name::parse(&value.text()?),
-                2 => message.body = copied(value)?,
+                2 => message.body = copy_bytes(value)?,
                 3 => message.positional = value.number()? != 0,
                 4 => message.omitted = value.text()?,
                 5 => message.length = value.number()?,
@@ -472,7 +472,7 @@ impl Field {
         read(bytes, |field, value| {
             match field {
                 1 => entry.name = value.text()?,
-                2 => entry.value = copied(value)?,
+                2 => entry.value = copy_bytes(value)?,
                 3 => entry.removed = value.number()? != 0,
                 _ => {}
             }
@@ -503,7 +503,7 @@ impl Outcome {
                 2 => outcome.failure = Some(Failure::decode(value.bytes()?)?),
                 3 => outcome.metadata.push(Field::decode(value.bytes()?)?),
                 4 => outcome.trailers.push(Field::decode(value.bytes()?)?),
-                5 => outcome.attachment = copied(value)?,
+                5 => outcome.attachment = copy_bytes(value)?,
                 6 => outcome.closed = value.number()? != 0,
                 _ => {}
             }
@@ -518,7 +518,7 @@ impl Failure {
         out.text(1, &self.code).text(2, &self.message);
         if let Some(number) = self.number {
             // Negative numbers are extended to 64 bits, as protobuf does.
-            out.present(3, i64::from(number) as u64);
+            out.number_or_zero(3, i64::from(number) as u64);
         }
         out.bytes(4, &self.details);
     }
@@ -530,7 +530,7 @@ impl Failure {
                 1 => failure.code = value.text()?,
                 2 => failure.message = value.text()?,
                 3 => failure.number = Some(value.number()? as i32),
-                4 => failure.details = copied(value)?,
+                4 => failure.details = copy_bytes(value)?,
                 _ => {}
             }
             Some(())
@@ -546,7 +546,7 @@ impl StreamEvent {
             match field {
                 1 => event.at = Duration::from_nanos(value.number()?),
                 2 => event.from_server = value.number()? != 0,
-                3 => event.message = copied(value)?,
+                3 => event.message = copy_bytes(value)?,
                 4 => event.end = value.number()? != 0,
                 _ => {}
             }
@@ -562,7 +562,7 @@ impl Schema {
         read(bytes, |field, value| {
             match field {
                 1 => schema.hash = value.bytes()?.try_into().ok()?,
-                2 => schema.descriptor_set = copied(value)?,
+                2 => schema.descriptor_set = copy_bytes(value)?,
                 _ => {}
             }
             Some(())
@@ -573,7 +573,7 @@ impl Schema {
 
 impl Loss {
     pub(crate) fn encode(&self, out: &mut Fields<'_>) {
-        out.fixed(1, self.at).number(2, self.queue_full);
+        out.fixed64(1, self.at).number(2, self.queue_full);
         out.number(3, self.method_limit).number(4, self.not_written);
     }
 

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use regex_lite::Regex;
 
-use crate::path::{Path, Step, same_name};
+use crate::path::{Path, Step, is_same_name};
 use crate::value::Value;
 
 /// Rules of a comparison.
@@ -54,16 +54,16 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = if self.path.is_empty() { "the message" } else { &self.path };
         match (&self.left, &self.right) {
-            (Some(left), Some(right)) => write!(f, "{path}: {} became {}", short(left), short(right)),
-            (Some(left), None) => write!(f, "{path}: {} is missing", short(left)),
-            (None, Some(right)) => write!(f, "{path}: {} is new", short(right)),
+            (Some(left), Some(right)) => write!(f, "{path}: {} became {}", to_line(left), to_line(right)),
+            (Some(left), None) => write!(f, "{path}: {} is missing", to_line(left)),
+            (None, Some(right)) => write!(f, "{path}: {} is new", to_line(right)),
             (None, None) => write!(f, "{path} differs"),
         }
     }
 }
 
 /// A value on one line.
-fn short(value: &Value) -> String {
+fn to_line(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(MAX_LINE_CHARS) {
         None => text,
@@ -123,7 +123,7 @@ impl Rules {
     /// Returns the differences of two messages, at most 1,000.
     pub fn compare(&self, left: &Value, right: &Value) -> Vec<Difference> {
         let mut comparison = Comparison { rules: self, differences: Vec::new() };
-        comparison.values(&mut Vec::new(), Some(left), Some(right));
+        comparison.compare_values(&mut Vec::new(), Some(left), Some(right));
         comparison.differences
     }
 
@@ -138,26 +138,31 @@ struct Comparison<'r> {
 }
 
 impl Comparison<'_> {
-    fn values<'v>(&mut self, steps: &mut Vec<Step<'v>>, left: Option<&'v Value>, right: Option<&'v Value>) {
+    fn compare_values<'v>(
+        &mut self,
+        steps: &mut Vec<Step<'v>>,
+        left: Option<&'v Value>,
+        right: Option<&'v Value>,
+    ) {
         if self.differences.len() >= MAX_DIFFERENCES || self.rules.is_ignored(steps) {
             return;
         }
         match (left, right) {
-            (Some(Value::Map(one)), Some(Value::Map(other))) => self.maps(steps, one, other),
-            (Some(Value::Map(one)), None) if !one.is_empty() => self.maps(steps, one, &[]),
-            (None, Some(Value::Map(other))) if !other.is_empty() => self.maps(steps, &[], other),
-            (Some(Value::List(one)), Some(Value::List(other))) => self.lists(steps, one, other),
-            (Some(one), Some(other)) if same(one, other) || self.is_accepted(steps, one, other) => {}
+            (Some(Value::Map(one)), Some(Value::Map(other))) => self.compare_maps(steps, one, other),
+            (Some(Value::Map(one)), None) if !one.is_empty() => self.compare_maps(steps, one, &[]),
+            (None, Some(Value::Map(other))) if !other.is_empty() => self.compare_maps(steps, &[], other),
+            (Some(Value::List(one)), Some(Value::List(other))) => self.compare_lists(steps, one, other),
+            (Some(one), Some(other)) if is_same(one, other) || self.is_accepted(steps, one, other) => {}
             // An unset field has its default.
             (Some(one), None) if one.is_default() => {}
             (None, Some(other)) if other.is_default() => {}
             (Some(one), Some(other)) if one.is_default() && other.is_default() => {}
             (None, None) => {}
-            _ => self.differ(steps, left, right),
+            _ => self.record_difference(steps, left, right),
         }
     }
 
-    fn maps<'v>(
+    fn compare_maps<'v>(
         &mut self,
         steps: &mut Vec<Step<'v>>,
         left: &'v [(String, Value)],
@@ -174,29 +179,29 @@ impl Comparison<'_> {
                 *used = true;
             }
             let partner = partner.and_then(|at| right.get(at)).map(|(_, value)| value);
-            self.values(steps, Some(value), partner);
+            self.compare_values(steps, Some(value), partner);
             steps.pop();
         }
         for ((name, value), _) in right.iter().zip(&used).filter(|(_, used)| !**used) {
             steps.push(Step::Name(name));
-            self.values(steps, None, Some(value));
+            self.compare_values(steps, None, Some(value));
             steps.pop();
         }
     }
 
-    fn lists<'v>(&mut self, steps: &mut Vec<Step<'v>>, left: &'v [Value], right: &'v [Value]) {
+    fn compare_lists<'v>(&mut self, steps: &mut Vec<Step<'v>>, left: &'v [Value], right: &'v [Value]) {
         let rule = self.rules.unordered.iter().find(|(path, _)| path.matches(steps));
         // Pairing takes the product of both lengths.
         let is_long = left.len().saturating_mul(right.len()) > MAX_PAIRS;
         if let Some((_, key)) = rule.filter(|_| !is_long) {
-            return self.unordered(steps, key.as_deref(), left, right);
+            return self.compare_unordered(steps, key.as_deref(), left, right);
         }
         for index in 0..left.len().max(right.len()) {
             steps.push(Step::Index(index));
             match (left.get(index), right.get(index)) {
-                (Some(one), Some(other)) => self.values(steps, Some(one), Some(other)),
+                (Some(one), Some(other)) => self.compare_values(steps, Some(one), Some(other)),
                 // Elements have no default.
-                (one, other) if !self.rules.is_ignored(steps) => self.differ(steps, one, other),
+                (one, other) if !self.rules.is_ignored(steps) => self.record_difference(steps, one, other),
                 _ => {}
             }
             steps.pop();
@@ -204,7 +209,7 @@ impl Comparison<'_> {
     }
 
     /// Pairs equal elements, or those with the same key, and compares the rest in its order.
-    fn unordered<'v>(
+    fn compare_unordered<'v>(
         &mut self,
         steps: &mut Vec<Step<'v>>,
         key: Option<&str>,
@@ -218,14 +223,14 @@ impl Comparison<'_> {
             let matches = |other: &&Value| match key {
                 Some(key) => {
                     let (one, other) = (member(one, key), member(other, key));
-                    one.zip(other).is_some_and(|(one, other)| same(one, other))
+                    one.zip(other).is_some_and(|(one, other)| is_same(one, other))
                 }
-                None => self.rules.compare_at(steps, one, other),
+                None => self.rules.are_equal_at(steps, one, other),
             };
             match rest.iter().position(matches) {
                 Some(at) => {
                     let other = rest.remove(at);
-                    self.values(steps, Some(one), Some(other));
+                    self.compare_values(steps, Some(one), Some(other));
                 }
                 None => alone.push((index, one)),
             }
@@ -235,17 +240,17 @@ impl Comparison<'_> {
         for (index, one) in alone {
             steps.push(Step::Index(index));
             match rest.next() {
-                Some(other) if key.is_none() => self.values(steps, Some(one), Some(other)),
+                Some(other) if key.is_none() => self.compare_values(steps, Some(one), Some(other)),
                 other => {
-                    self.differ(steps, Some(one), None);
-                    other.into_iter().for_each(|other| self.differ(steps, None, Some(other)));
+                    self.record_difference(steps, Some(one), None);
+                    other.into_iter().for_each(|other| self.record_difference(steps, None, Some(other)));
                 }
             }
             steps.pop();
         }
         for (index, other) in (left.len()..).zip(rest) {
             steps.push(Step::Index(index));
-            self.differ(steps, None, Some(other));
+            self.record_difference(steps, None, Some(other));
             steps.pop();
         }
     }
@@ -261,7 +266,7 @@ impl Comparison<'_> {
         })
     }
 
-    fn differ(&mut self, steps: &[Step<'_>], left: Option<&Value>, right: Option<&Value>) {
+    fn record_difference(&mut self, steps: &[Step<'_>], left: Option<&Value>, right: Option<&Value>) {
         if self.differences.len() >= MAX_DIFFERENCES {
             return;
         }
@@ -276,9 +281,9 @@ impl Comparison<'_> {
 
 impl Rules {
     /// Whether two elements are equal in this place.
-    fn compare_at(&self, steps: &[Step<'_>], left: &Value, right: &Value) -> bool {
+    fn are_equal_at(&self, steps: &[Step<'_>], left: &Value, right: &Value) -> bool {
         let mut comparison = Comparison { rules: self, differences: Vec::new() };
-        comparison.values(&mut steps.to_vec(), Some(left), Some(right));
+        comparison.compare_values(&mut steps.to_vec(), Some(left), Some(right));
         comparison.differences.is_empty()
     }
 }
@@ -303,17 +308,17 @@ impl<'v> Names<'v> {
         }
         // Maps with many keys are data, whose keys have one spelling.
         let is_message = self.entries.len() <= 100;
-        is_message.then(|| self.entries.iter().position(|(name, _)| same_name(name, wanted))).flatten()
+        is_message.then(|| self.entries.iter().position(|(name, _)| is_same_name(name, wanted))).flatten()
     }
 }
 
 fn member<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
     let Value::Map(entries) = value else { return None };
-    entries.iter().find(|(there, _)| same_name(there, name)).map(|(_, value)| value)
+    entries.iter().find(|(there, _)| is_same_name(there, name)).map(|(_, value)| value)
 }
 
 /// Whether two plain values are the same, as formats write them.
-fn same(one: &Value, other: &Value) -> bool {
+fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Float(one), Value::Float(other)) => one == other || one.is_nan() && other.is_nan(),
         (Value::Integer(whole), Value::Float(float)) | (Value::Float(float), Value::Integer(whole)) => {

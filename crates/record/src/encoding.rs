@@ -8,13 +8,13 @@ pub(crate) struct Fields<'a>(pub(crate) &'a mut Vec<u8>);
 impl Fields<'_> {
     pub(crate) fn number(&mut self, field: u32, value: u64) -> &mut Self {
         if value != 0 {
-            self.present(field, value);
+            self.number_or_zero(field, value);
         }
         self
     }
 
     /// Appends a number even if it is 0.
-    pub(crate) fn present(&mut self, field: u32, value: u64) -> &mut Self {
+    pub(crate) fn number_or_zero(&mut self, field: u32, value: u64) -> &mut Self {
         put_tag(self.0, field, WireType::Varint);
         put_varint(self.0, value);
         self
@@ -24,7 +24,7 @@ impl Fields<'_> {
         self.number(field, value.into())
     }
 
-    pub(crate) fn fixed(&mut self, field: u32, value: u64) -> &mut Self {
+    pub(crate) fn fixed64(&mut self, field: u32, value: u64) -> &mut Self {
         if value != 0 {
             put_tag(self.0, field, WireType::Fixed64);
             self.0.extend_from_slice(&value.to_le_bytes());

@@ -91,7 +91,7 @@ impl Index {
         };
         let mut stored = Vec::new();
         file.take(header.stored as u64).read_to_end(&mut stored)?;
-        Ok(header.content(&stored).and_then(|content| Self::decode(&content)))
+        Ok(header.decompress(&stored).and_then(|content| Self::decode(&content)))
     }
 
     /// Appends the block of the index, and the trailer; `position` is that of the block.
@@ -113,7 +113,8 @@ impl Index {
         let mut out = Fields(out);
         for block in &self.blocks {
             out.message(1, |out| {
-                out.number(1, block.offset).fixed(2, block.first).fixed(3, block.last).number(4, block.calls);
+                out.number(1, block.offset).fixed64(2, block.first).fixed64(3, block.last);
+                out.number(4, block.calls);
             });
         }
         for method in &self.methods {
@@ -191,7 +192,7 @@ pub(crate) struct IndexBuilder {
 }
 
 impl IndexBuilder {
-    pub(crate) fn call(&mut self, call: &Call) {
+    pub(crate) fn add_call(&mut self, call: &Call) {
         self.index.calls += 1;
         let key = (call.protocol.clone(), call.service.clone(), call.method.clone());
         let place = match self.methods.get(&key) {
@@ -210,11 +211,11 @@ impl IndexBuilder {
         }
     }
 
-    pub(crate) fn loss(&mut self, loss: &Loss) {
+    pub(crate) fn add_loss(&mut self, loss: &Loss) {
         self.index.loss.add(loss);
     }
 
-    pub(crate) fn block(&mut self, block: BlockSummary) {
+    pub(crate) fn add_block(&mut self, block: BlockSummary) {
         self.index.blocks.push(block);
         if self.index.blocks.len() > MAX_BLOCKS {
             // Half the entries, each for two blocks: the index stays within one block.
@@ -244,7 +245,7 @@ mod tests {
     fn index_of_many_blocks_fits_into_one() {
         let mut builder = IndexBuilder::default();
         for n in 0..20_000 {
-            builder.block(BlockSummary {
+            builder.add_block(BlockSummary {
                 offset: u64::MAX - 20_000 + n,
                 first: n + 1,
                 last: n + 2,

@@ -92,7 +92,7 @@ fn matches(parts: &[Part], steps: &[Step<'_>], budget: &mut u32) -> bool {
     let Some((step, steps_left)) = steps.split_first() else { return false };
     let agrees = match (part, step) {
         (Part::Any, _) => true,
-        (Part::Name(name), Step::Name(step)) => same_name(name, step),
+        (Part::Name(name), Step::Name(step)) => is_same_name(name, step),
         (Part::Name(name), Step::Index(index)) => name.parse() == Ok(*index),
         (Part::AnyNumber, _) => false,
     };
@@ -104,7 +104,7 @@ fn matches(parts: &[Part], steps: &[Step<'_>], budget: &mut u32) -> bool {
 const MAX_COMPARISONS: u32 = 10_000;
 
 /// Whether two names are equal apart from spelling: `user_name` and `userName`, as in protobuf's JSON.
-pub(crate) fn same_name(one: &str, other: &str) -> bool {
+pub(crate) fn is_same_name(one: &str, other: &str) -> bool {
     let letters = |name: &str| {
         let kept = name.chars().filter(|c| *c != '_');
         kept.flat_map(char::to_lowercase).collect::<String>()

@@ -150,7 +150,7 @@ impl<R: Read> Reader<R> {
                     Some(Some(entry)) => return Ok(Some(entry)),
                     // An entry of a newer version.
                     Some(None) => {}
-                    None => self.damaged(self.position, encoded.len() as u64, "an entry is malformed"),
+                    None => self.record_damage(self.position, encoded.len() as u64, "an entry is malformed"),
                 }
             }
             if self.ending.is_some() {
@@ -182,7 +182,7 @@ impl<R: Read> Reader<R> {
             None => {
                 let lost = rest.len() as u64;
                 self.content.clear();
-                self.damaged(self.position, lost, "a block is malformed");
+                self.record_damage(self.position, lost, "a block is malformed");
                 None
             }
         }
@@ -207,7 +207,7 @@ impl<R: Read> Reader<R> {
             self.ending = Some(RecordingEnd::Torn { offset: start, bytes: self.position - start });
             return Ok(());
         }
-        match header.content(&stored) {
+        match header.decompress(&stored) {
             Some(content) => self.take(start, header.kind, content),
             // The header may be a remnant, and the next block may start within the length that it announced.
             None if self.damage.len() < MAX_DAMAGE => {
@@ -223,18 +223,18 @@ impl<R: Read> Reader<R> {
     fn take(&mut self, start: u64, kind: Option<Kind>, content: Vec<u8>) -> Result<(), ReadError> {
         let length = self.position - start;
         if !matches!(kind, Some(Kind::Middle | Kind::Last)) && self.partial.take().is_some() {
-            self.damaged(start, 0, "a large entry has no end");
+            self.record_damage(start, 0, "a large entry has no end");
         }
         match (kind, &mut self.partial) {
             (None, _) => {}
             (Some(Kind::Entries), _) => self.content = content,
             (Some(Kind::First), partial) => *partial = Some(content),
             (Some(Kind::Middle | Kind::Last), None) => {
-                self.damaged(start, length, "a large entry has no start");
+                self.record_damage(start, length, "a large entry has no start");
             }
             (Some(Kind::Middle | Kind::Last), Some(parts)) if parts.len() + content.len() > self.largest => {
                 self.partial = None;
-                self.damaged(start, length, "an entry is too large");
+                self.record_damage(start, length, "an entry is too large");
             }
             (Some(Kind::Middle), Some(parts)) => parts.extend_from_slice(&content),
             (Some(Kind::Last), Some(parts)) => {
@@ -244,13 +244,13 @@ impl<R: Read> Reader<R> {
                 whole.append(parts);
                 (self.content, self.partial) = (whole, None);
             }
-            (Some(Kind::Index), _) => self.index(start, &content)?,
+            (Some(Kind::Index), _) => self.accept_index(start, &content)?,
         }
         Ok(())
     }
 
     /// Accepts an index only at the end.
-    fn index(&mut self, start: u64, content: &[u8]) -> Result<(), ReadError> {
+    fn accept_index(&mut self, start: u64, content: &[u8]) -> Result<(), ReadError> {
         let mut trailer = Vec::new();
         self.input.by_ref().take(TRAILER as u64).read_to_end(&mut trailer)?;
         let whole = trailer.as_slice().try_into().ok().and_then(trailer_offset);
@@ -272,7 +272,7 @@ impl<R: Read> Reader<R> {
             if let Some(at) = (from..window.len()).find(|at| is_header(&window, *at)) {
                 self.position += at as u64;
                 self.input.unread(window.split_off(at));
-                self.damaged(start, self.position - start, reason);
+                self.record_damage(start, self.position - start, reason);
                 return Ok(());
             }
             // A header may begin within the last bytes.
@@ -292,7 +292,7 @@ impl<R: Read> Reader<R> {
 
     fn end(&mut self, bytes: u64) {
         if self.partial.take().is_some() {
-            self.damaged(self.position, 0, "a large entry has no end");
+            self.record_damage(self.position, 0, "a large entry has no end");
         }
         self.ending = Some(match bytes {
             0 => RecordingEnd::Unfinished,
@@ -300,7 +300,7 @@ impl<R: Read> Reader<R> {
         });
     }
 
-    fn damaged(&mut self, offset: u64, bytes: u64, reason: &'static str) {
+    fn record_damage(&mut self, offset: u64, bytes: u64, reason: &'static str) {
         if self.damage.len() < MAX_DAMAGE {
             self.damage.push(Damage { offset, bytes, reason });
         }

@@ -259,7 +259,7 @@ fn known_field(
         _ => scalar(pool, kind, reader)?,
     };
     if field.is_map() {
-        map_entry(entries, field.name(), value);
+        append_map_entry(entries, field.name(), value);
         return Some(());
     }
     match field.is_repeated() {
@@ -282,7 +282,7 @@ fn place(entries: &mut Vec<(String, Value)>, name: &str, add: impl FnOnce(&mut V
     }
 }
 
-fn map_entry(entries: &mut Vec<(String, Value)>, name: &str, entry: Value) {
+fn append_map_entry(entries: &mut Vec<(String, Value)>, name: &str, entry: Value) {
     let Value::Map(mut entry) = entry else { return };
     let mut take = |wanted: &str| {
         let at = entry.iter().position(|(name, _)| name == wanted)?;

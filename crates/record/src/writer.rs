@@ -62,7 +62,7 @@ impl<W: Write> Writer<W> {
     /// If a block cannot be written.
     pub fn schema(&mut self, schema: &Schema) -> io::Result<()> {
         match self.schemas.insert(schema.hash) {
-            true => self.entry(&Entry::Schema(schema.clone()), None),
+            true => self.write_entry(&Entry::Schema(schema.clone()), None),
             false => Ok(()),
         }
     }
@@ -73,8 +73,8 @@ impl<W: Write> Writer<W> {
     ///
     /// If a block cannot be written.
     pub fn call(&mut self, call: &Call) -> io::Result<()> {
-        self.entry(&Entry::Call(Box::new(call.clone())), Some(call.arrival))?;
-        self.index.call(call);
+        self.write_entry(&Entry::Call(Box::new(call.clone())), Some(call.arrival))?;
+        self.index.add_call(call);
         Ok(())
     }
 
@@ -84,8 +84,8 @@ impl<W: Write> Writer<W> {
     ///
     /// If a block cannot be written.
     pub fn loss(&mut self, loss: &Loss) -> io::Result<()> {
-        self.entry(&Entry::Loss(*loss), None)?;
-        self.index.loss(loss);
+        self.write_entry(&Entry::Loss(*loss), None)?;
+        self.index.add_loss(loss);
         Ok(())
     }
 
@@ -110,7 +110,7 @@ impl<W: Write> Writer<W> {
         }
         let content = std::mem::take(&mut self.pending);
         let summary = std::mem::take(&mut self.summary);
-        self.block(Kind::Entries, &content, summary)
+        self.write_block(Kind::Entries, &content, summary)
     }
 
     /// Writes pending entries and the index. Returns the file.
@@ -132,14 +132,14 @@ impl<W: Write> Writer<W> {
         self.out
     }
 
-    fn entry(&mut self, entry: &Entry, arrival: Option<u64>) -> io::Result<()> {
+    fn write_entry(&mut self, entry: &Entry, arrival: Option<u64>) -> io::Result<()> {
         let mut encoded = Vec::new();
         entry.encode(&mut encoded);
         if self.pending.len() + encoded.len() + MAX_LENGTH > MAX_CONTENT {
             self.flush()?;
         }
         if encoded.len() + MAX_LENGTH > MAX_CONTENT {
-            return self.large(&encoded, arrival);
+            return self.write_large(&encoded, arrival);
         }
         put_varint(&mut self.pending, encoded.len() as u64);
         self.pending.extend_from_slice(&encoded);
@@ -148,7 +148,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes an entry that is larger than a block.
-    fn large(&mut self, encoded: &[u8], arrival: Option<u64>) -> io::Result<()> {
+    fn write_large(&mut self, encoded: &[u8], arrival: Option<u64>) -> io::Result<()> {
         let mut parts = encoded.chunks(MAX_CONTENT).peekable();
         let mut kind = Kind::First;
         while let Some(part) = parts.next() {
@@ -157,18 +157,18 @@ impl<W: Write> Writer<W> {
                 kind = Kind::Last;
                 arrival.into_iter().for_each(|arrival| summary.add(arrival));
             }
-            self.block(kind, part, summary)?;
+            self.write_block(kind, part, summary)?;
             kind = Kind::Middle;
         }
         Ok(())
     }
 
-    fn block(&mut self, kind: Kind, content: &[u8], summary: BlockSummary) -> io::Result<()> {
+    fn write_block(&mut self, kind: Kind, content: &[u8], summary: BlockSummary) -> io::Result<()> {
         let mut block = Vec::new();
         block::put(&mut block, kind, content)?;
         // In one write: after a crash, a file ends with complete blocks and at most one torn block.
         self.out.write_all(&block)?;
-        self.index.block(BlockSummary { offset: self.position, ..summary });
+        self.index.add_block(BlockSummary { offset: self.position, ..summary });
         self.position += block.len() as u64;
         Ok(())
     }

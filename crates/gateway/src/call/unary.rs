@@ -38,7 +38,7 @@ pub(super) async fn answer(decision: Box<Decision>, mut call: RawRequest) -> Res
         (Err(failure), Some((place, body))) if may_repeat(&decision, &failure) => {
             let decision = decision.retry_at(place, &call).inspect_err(|failure| {
                 if let Some(record) = &record {
-                    record.ended(Err(failure.status()));
+                    record.record_end(Err(failure.status()));
                 }
             })?;
             // Boxed, so that other calls do not pay for its size.
@@ -57,10 +57,12 @@ pub(super) async fn answer(decision: Box<Decision>, mut call: RawRequest) -> Res
     }
     if let Some(record) = record {
         match &result {
-            Ok(Answer { response, message: Some(message), .. }) => record.answered(message.clone(), response),
+            Ok(Answer { response, message: Some(message), .. }) => {
+                record.record_answer(message.clone(), response);
+            }
             // A one-way caller expects no answer.
-            Ok(_) => record.ended(Ok(())),
-            Err(failure) => record.ended(Err(failure.status())),
+            Ok(_) => record.record_end(Ok(())),
+            Err(failure) => record.record_end(Err(failure.status())),
         }
     }
     result.map(|answer| answer.response)

@@ -42,7 +42,7 @@ impl Watch {
 
     fn record_end(&self, result: Result<(), &Status>) {
         if let Some(record) = &self.record {
-            record.ended(result);
+            record.record_end(result);
         }
     }
 

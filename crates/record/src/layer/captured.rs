@@ -86,9 +86,9 @@ impl Pending {
             target,
             connection: context.map_or(0, Context::connection),
             timeout: call.remaining(),
-            request: Body { bytes: detached(&call.body().bytes), ..call.body().clone() },
+            request: Body { bytes: detach(&call.body().bytes), ..call.body().clone() },
             metadata: call.metadata().clone(),
-            attachment: detached(call.attachment()),
+            attachment: detach(call.attachment()),
             stream_type: call.stream_type(),
             messages: None,
             oneway: call.options().is_some_and(|options| options.oneway),
@@ -122,7 +122,7 @@ impl Pending {
             Box::new(StreamMessages { format, kept: Vec::new(), bytes: 0, left_out: 0 })
         });
         let request = match request {
-            Some(body) => Body { bytes: detached(&body.bytes), ..body.clone() },
+            Some(body) => Body { bytes: detach(&body.bytes), ..body.clone() },
             None => Body::new(call.format(), Bytes::new()),
         };
         let captured = CapturedCall {
@@ -137,7 +137,7 @@ impl Pending {
             timeout: call.remaining(),
             request,
             metadata: call.metadata().clone(),
-            attachment: detached(call.attachment()),
+            attachment: detach(call.attachment()),
             stream_type: shape_at_first,
             messages,
             oneway: call.is_oneway(),
@@ -165,26 +165,26 @@ impl Pending {
     pub(super) fn finish(mut self, outcome: &mut Outcome) {
         let Some(watched) = self.0.take() else { return };
         watched.record(outcome.failure().cloned(), |captured| {
-            captured.response = outcome.body().map(|body| Body { bytes: detached(&body.bytes), ..body });
-            captured.response_attachment = outcome.attachment().map(detached).unwrap_or_default();
+            captured.response = outcome.body().map(|body| Body { bytes: detach(&body.bytes), ..body });
+            captured.response_attachment = outcome.attachment().map(detach).unwrap_or_default();
             captured.response_metadata = outcome.metadata_mut().cloned().unwrap_or_default();
             captured.trailers = outcome.trailers_mut().cloned().unwrap_or_default();
         });
     }
 
     /// Records a call with one message each way.
-    pub(super) fn answered(mut self, message: Body, response: &RawResponse) {
+    pub(super) fn record_answer(mut self, message: Body, response: &RawResponse) {
         let Some(watched) = self.0.take() else { return };
         watched.record(None, |captured| {
-            captured.response = Some(Body { bytes: detached(&message.bytes), ..message });
-            captured.response_attachment = detached(&response.attachment);
+            captured.response = Some(Body { bytes: detach(&message.bytes), ..message });
+            captured.response_attachment = detach(&response.attachment);
             captured.response_metadata = response.metadata.clone();
             captured.trailers = response.trailers.clone();
         });
     }
 
     /// Records a call without a response message of its own.
-    pub(super) fn ended(mut self, result: Result<(), &Status>) {
+    pub(super) fn record_end(mut self, result: Result<(), &Status>) {
         let Some(watched) = self.0.take() else { return };
         watched.record(result.err().cloned(), |_| {});
     }
@@ -197,7 +197,7 @@ impl StreamMessages {
             return;
         }
         self.bytes += message.len();
-        self.kept.push(StreamEvent { at, from_server, message: detached(message), end: false });
+        self.kept.push(StreamEvent { at, from_server, message: detach(message), end: false });
     }
 
     fn footprint(&self) -> usize {
@@ -249,7 +249,7 @@ impl PendingCall {
 }
 
 /// Copies bytes out of their buffer if they are few: the buffer may be much larger.
-fn detached(bytes: &Bytes) -> Bytes {
+fn detach(bytes: &Bytes) -> Bytes {
     match bytes.len() {
         0 => Bytes::new(),
         1..=SMALL => Bytes::copy_from_slice(bytes),

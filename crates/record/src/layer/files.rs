@@ -67,15 +67,15 @@ impl Files {
 
     /// Renames the full file, and removes the oldest ones that exceed the total. Returns its new path.
     pub(super) fn archive(&self) -> io::Result<PathBuf> {
-        let archived = self.archived()?;
-        let next = self.numbered(archived.last().map_or(1, |(number, _)| number + 1));
+        let archived = self.list_archived()?;
+        let next = self.numbered_path(archived.last().map_or(1, |(number, _)| number + 1));
         fs::rename(&self.path, &next)?;
         self.trim().map(|()| next)
     }
 
     /// Removes the oldest full files so that the total stays within its limit, with room for the current file.
     pub(super) fn trim(&self) -> io::Result<()> {
-        let archived = self.archived()?;
+        let archived = self.list_archived()?;
         let sizes = archived.iter().map(|(_, path)| fs::metadata(path).map_or(0, |file| file.len()));
         let mut total = sizes.sum::<u64>().saturating_add(self.options.rotate_at);
         for (_, path) in archived {
@@ -107,14 +107,14 @@ impl Files {
         }
     }
 
-    fn numbered(&self, number: u64) -> PathBuf {
+    fn numbered_path(&self, number: u64) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
         name.push(format!(".{number:06}"));
         name.into()
     }
 
     /// Lists the full files by their numbers.
-    fn archived(&self) -> io::Result<Vec<(u64, PathBuf)>> {
+    fn list_archived(&self) -> io::Result<Vec<(u64, PathBuf)>> {
         let mut prefix: OsString = self.path.file_name().unwrap_or_default().to_owned();
         prefix.push(".");
         let prefix = prefix.into_encoded_bytes();

@@ -219,7 +219,7 @@ impl Recorder {
     ///
     /// If one is invalid; then nothing changes.
     pub fn set_schemas(&self, descriptor_sets: Vec<Bytes>) -> io::Result<()> {
-        self.0.queue.put_schemas(schemas::decoded(descriptor_sets)?);
+        self.0.queue.put_schemas(schemas::decode(descriptor_sets)?);
         Ok(())
     }
 

@@ -52,16 +52,16 @@ impl OpenCall {
     }
 
     /// Records the answer of a call with one message each way.
-    pub fn answered(&self, message: Body, response: &RawResponse) {
+    pub fn record_answer(&self, message: Body, response: &RawResponse) {
         if let Some(pending) = self.take() {
-            pending.answered(message, response);
+            pending.record_answer(message, response);
         }
     }
 
     /// Records the end of a call: of streams, or a failure.
-    pub fn ended(&self, result: Result<(), &Status>) {
+    pub fn record_end(&self, result: Result<(), &Status>) {
         if let Some(pending) = self.take() {
-            pending.ended(result);
+            pending.record_end(result);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::call::Schema;
 pub(super) type Schemas = Vec<(Schema, Pool)>;
 
 /// Reads serialized `FileDescriptorSet`s.
-pub(super) fn decoded(sets: Vec<Bytes>) -> io::Result<Schemas> {
+pub(super) fn decode(sets: Vec<Bytes>) -> io::Result<Schemas> {
     let schemas = sets.into_iter().map(|set| {
         let pool = Pool::decode(&set).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         Ok((Schema::new(set), pool))

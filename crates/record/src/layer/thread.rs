@@ -51,7 +51,7 @@ impl Setup {
         redaction: Redaction,
     ) -> io::Result<Self> {
         // Before a file is created.
-        let schemas = schemas::decoded(schemas)?;
+        let schemas = schemas::decode(schemas)?;
         let files = Files::new(path, options);
         let writer = Some(files.create()?);
         Ok(Self {
@@ -71,7 +71,7 @@ impl Setup {
     pub(super) fn run(mut self, queue: &Queue) {
         loop {
             // While entries are unwritten, the thread must check the time.
-            let may_sleep = self.unwritten == 0 && queue.stats() == self.told_to(queue);
+            let may_sleep = self.unwritten == 0 && queue.stats() == self.told_stats(queue);
             let received = queue.receive(may_sleep);
             if let Some(schemas) = queue.take_schemas() {
                 self.schemas = schemas;
@@ -89,13 +89,13 @@ impl Setup {
     }
 
     /// The counts, if all losses are in the recording.
-    fn told_to(&self, queue: &Queue) -> RecorderStats {
+    fn told_stats(&self, queue: &Queue) -> RecorderStats {
         RecorderStats { recorded: queue.stats().recorded, ..self.told }
     }
 
     fn take(&mut self, queue: &Queue, calls: Vec<CapturedCall>) {
         for call in calls {
-            self.call(queue, call);
+            self.write_call(queue, call);
         }
         if self.flushed.elapsed() >= FLUSH {
             self.tell_losses(queue);
@@ -104,13 +104,13 @@ impl Setup {
         }
     }
 
-    fn call(&mut self, queue: &Queue, captured: CapturedCall) {
+    fn write_call(&mut self, queue: &Queue, captured: CapturedCall) {
         if !self.is_open(queue) {
             queue.count_not_written(1);
             return;
         }
         let mut call = captured.into_call();
-        let declared = self.declared(&call.service, &call.method);
+        let declared = self.find_declared(&call.service, &call.method);
         let messages = declared.as_ref().map(|declared| (&declared.input, &declared.output));
         self.redaction.apply(&mut call, messages);
         let Some(writer) = &mut self.writer else { return };
@@ -138,7 +138,7 @@ impl Setup {
         }
     }
 
-    fn declared(&mut self, service: &str, method: &str) -> Option<DeclaredMethod> {
+    fn find_declared(&mut self, service: &str, method: &str) -> Option<DeclaredMethod> {
         let key = (service.to_owned(), method.to_owned());
         if let Some(known) = self.methods.get(&key) {
             return known.clone();

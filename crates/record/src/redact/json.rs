@@ -41,11 +41,11 @@ fn keeps(rules: &Redaction, steps: &mut Vec<Step<'_>>, value: &mut Value) -> boo
     match rules.action(steps) {
         Action::Drop => return false,
         Action::Hash => match value {
-            Value::String(text) => *text = rules.text(text.as_bytes()),
+            Value::String(text) => *text = rules.digest_text(text.as_bytes()),
             Value::Number(number) => {
                 let whole = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
                 match whole {
-                    Some(whole) => *value = rules.number(whole).into(),
+                    Some(whole) => *value = rules.digest_number(whole).into(),
                     None => return false,
                 }
             }

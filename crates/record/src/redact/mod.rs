@@ -120,22 +120,22 @@ impl Redaction {
 
     /// Applies the rules to a call. `schema`: the method's messages, if they are declared.
     pub fn apply(&self, call: &mut Call, schema: Option<(&schema::Message, &schema::Message)>) {
-        self.fields(&mut call.metadata);
+        self.redact_fields(&mut call.metadata);
         if let Some(outcome) = &mut call.outcome {
-            self.fields(&mut outcome.metadata);
-            self.fields(&mut outcome.trailers);
+            self.redact_fields(&mut outcome.metadata);
+            self.redact_fields(&mut outcome.trailers);
         }
         if self.dropped.is_empty() && self.hashed.is_empty() {
             return;
         }
         if let Some(request) = &mut call.request {
-            self.message(request, schema.map(|(input, _)| input));
+            self.redact_message(request, schema.map(|(input, _)| input));
         }
         call.attachment = Bytes::new();
         if let Some(outcome) = &mut call.outcome {
             outcome.attachment = Bytes::new();
             if let Some(response) = &mut outcome.response {
-                self.message(response, schema.map(|(_, output)| output));
+                self.redact_message(response, schema.map(|(_, output)| output));
             }
             // Texts and details of failures often repeat the argument.
             if let Some(failure) = &mut outcome.failure {
@@ -154,7 +154,7 @@ impl Redaction {
         rules.filter(|rule| !rule.has_matched.load(Ordering::Relaxed)).map(|rule| &rule.path)
     }
 
-    fn fields(&self, fields: &mut [Field]) {
+    fn redact_fields(&self, fields: &mut [Field]) {
         for field in fields {
             let name = field.name.to_ascii_lowercase();
             if self.metadata.contains(&name) || !self.keeps_credentials && is_credential(&name) {
@@ -163,7 +163,7 @@ impl Redaction {
         }
     }
 
-    fn message(&self, message: &mut Message, schema: Option<&schema::Message>) {
+    fn redact_message(&self, message: &mut Message, schema: Option<&schema::Message>) {
         if message.body.is_empty() {
             return;
         }
@@ -204,12 +204,12 @@ impl Redaction {
     }
 
     /// Replaces a text: 32 hexadecimal digits.
-    fn text(&self, value: &[u8]) -> String {
+    fn digest_text(&self, value: &[u8]) -> String {
         self.digest(value).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Replaces a whole number by one that every integer type can hold.
-    fn number(&self, value: i128) -> u32 {
+    fn digest_number(&self, value: i128) -> u32 {
         let [a, b, c, d, ..] = self.digest(value.to_string().as_bytes());
         u32::from_be_bytes([a, b, c, d]) >> 1
     }

@@ -6,11 +6,11 @@ use crate::path::Step;
 /// Replaces fields of a MessagePack value by nil. `None` if it is malformed.
 pub(super) fn redact(rules: &Redaction, bytes: &[u8]) -> Option<Vec<u8>> {
     let (mut reader, mut out) = (Reader::new(bytes), Vec::with_capacity(bytes.len()));
-    value(rules, &mut Vec::new(), &mut reader, &mut out, MAX_DEPTH)?;
+    redact_value(rules, &mut Vec::new(), &mut reader, &mut out, MAX_DEPTH)?;
     reader.is_empty().then_some(out)
 }
 
-fn value(
+fn redact_value(
     rules: &Redaction,
     steps: &mut Vec<Step<'_>>,
     reader: &mut Reader<'_>,
@@ -29,10 +29,10 @@ fn value(
             reader.skip().ok()?;
             let mut writer = Writer::new(out);
             match token.next().ok()? {
-                Token::Str(text) => writer.str(&rules.text(text)),
-                Token::Bin(bytes) => writer.bin(rules.text(bytes).as_bytes()),
-                Token::Unsigned(number) => writer.unsigned(rules.number(number.into()).into()),
-                Token::Negative(number) => writer.unsigned(rules.number(number.into()).into()),
+                Token::Str(text) => writer.str(&rules.digest_text(text)),
+                Token::Bin(bytes) => writer.bin(rules.digest_text(bytes).as_bytes()),
+                Token::Unsigned(number) => writer.unsigned(rules.digest_number(number.into()).into()),
+                Token::Negative(number) => writer.unsigned(rules.digest_number(number.into()).into()),
                 _ => writer.nil(),
             }
         }
@@ -41,14 +41,14 @@ fn value(
                 Writer::new(out).array(count);
                 for index in 0..count {
                     steps.push(Step::Index(index as usize));
-                    value(rules, steps, reader, out, depth)?;
+                    redact_value(rules, steps, reader, out, depth)?;
                     steps.pop();
                 }
             }
             Token::Map(count) => {
                 Writer::new(out).map(count);
                 for _ in 0..count {
-                    entry(rules, steps, reader, out, depth)?;
+                    redact_entry(rules, steps, reader, out, depth)?;
                 }
             }
             _ => out.extend_from_slice(start.get(..start.len() - reader.rest().len())?),
@@ -57,7 +57,7 @@ fn value(
     Some(())
 }
 
-fn entry(
+fn redact_entry(
     rules: &Redaction,
     steps: &[Step<'_>],
     reader: &mut Reader<'_>,
@@ -76,7 +76,7 @@ fn entry(
     out.extend_from_slice(start.get(..start.len() - reader.rest().len())?);
     let mut steps = steps.to_vec();
     steps.push(Step::Name(&key));
-    value(rules, &mut steps, reader, out, depth)
+    redact_value(rules, &mut steps, reader, out, depth)
 }
 
 const MAX_DEPTH: usize = 100;

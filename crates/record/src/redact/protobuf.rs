@@ -10,7 +10,7 @@ use crate::path::Step;
 pub(super) fn redact(rules: &Redaction, message: &Message, bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(bytes.len());
     let walk = Walk { rules, pool: message.pool() };
-    walk.message(message, &[], bytes, &mut out, MAX_DEPTH)?;
+    walk.redact_message(message, &[], bytes, &mut out, MAX_DEPTH)?;
     Some(out)
 }
 
@@ -20,7 +20,7 @@ struct Walk<'r> {
 }
 
 impl Walk<'_> {
-    fn message(
+    fn redact_message(
         &self,
         message: &MessageType,
         steps: &[Step<'_>],
@@ -46,12 +46,12 @@ impl Walk<'_> {
                 steps.push(Step::Index(*count));
                 *count += 1;
             }
-            self.field(field, wire, &steps, (&mut reader, start), out, depth)?;
+            self.redact_field(field, wire, &steps, (&mut reader, start), out, depth)?;
         }
         Some(())
     }
 
-    fn field(
+    fn redact_field(
         &self,
         field: &Field,
         wire: WireType,
@@ -65,12 +65,12 @@ impl Walk<'_> {
         if field.is_map() && wire == WireType::Bytes {
             let entry = reader.bytes()?;
             return match action {
-                Action::Keep => self.map_entry(field, steps, entry, out, depth),
+                Action::Keep => self.redact_map_entry(field, steps, entry, out, depth),
                 _ => Some(()),
             };
         }
         if action == Action::Hash {
-            return self.hashed(field, wire, reader, out);
+            return self.put_hash(field, wire, reader, out);
         }
         if action == Action::Drop || self.hides_packed(field, (&*reader, wire), steps) {
             return reader.skip(field.number(), wire);
@@ -79,13 +79,13 @@ impl Walk<'_> {
             (Kind::Message(id), WireType::Bytes) => {
                 let inner = self.pool.message_at(id);
                 let mut body = Vec::new();
-                self.message(&inner, steps, reader.bytes()?, &mut body, depth)?;
+                self.redact_message(&inner, steps, reader.bytes()?, &mut body, depth)?;
                 put_bytes(out, field.number(), &body);
             }
             (Kind::Group(id), WireType::StartGroup) => {
                 let inner = self.pool.message_at(id);
                 let mut body = Vec::new();
-                self.message(&inner, steps, reader.group(field.number())?, &mut body, depth)?;
+                self.redact_message(&inner, steps, reader.group(field.number())?, &mut body, depth)?;
                 put_tag(out, field.number(), WireType::StartGroup);
                 out.extend_from_slice(&body);
                 put_tag(out, field.number(), WireType::EndGroup);
@@ -119,7 +119,7 @@ impl Walk<'_> {
         })
     }
 
-    fn map_entry(
+    fn redact_map_entry(
         &self,
         field: &Field,
         steps: &[Step<'_>],
@@ -142,7 +142,8 @@ impl Walk<'_> {
             let (number, wire) = reader.tag()?;
             match (declared.field(number), number) {
                 (Some(value), 2) => {
-                    self.field_of_entry(value, wire, action, &steps, (&mut reader, start), &mut body, depth)?;
+                    let input = (&mut reader, start);
+                    self.redact_entry_field(value, wire, action, &steps, input, &mut body, depth)?;
                 }
                 (Some(_), _) => {
                     reader.skip(number, wire)?;
@@ -156,7 +157,7 @@ impl Walk<'_> {
     }
 
     #[allow(clippy::too_many_arguments, reason = "the state of the walk")]
-    fn field_of_entry(
+    fn redact_entry_field(
         &self,
         value: &Field,
         wire: WireType,
@@ -167,13 +168,13 @@ impl Walk<'_> {
         depth: usize,
     ) -> Option<()> {
         match action {
-            Action::Hash => self.hashed(value, wire, reader, out),
+            Action::Hash => self.put_hash(value, wire, reader, out),
             // The path of the value is that of its key.
-            _ => self.field(value, wire, steps, (reader, start), out, depth),
+            _ => self.redact_field(value, wire, steps, (reader, start), out, depth),
         }
     }
 
-    fn hashed(
+    fn put_hash(
         &self,
         field: &Field,
         wire: WireType,
@@ -183,23 +184,23 @@ impl Walk<'_> {
         let number = field.number();
         match (field.kind(), wire) {
             (Kind::String | Kind::Bytes, WireType::Bytes) => {
-                let text = self.rules.text(reader.bytes()?);
+                let text = self.rules.digest_text(reader.bytes()?);
                 put_bytes(out, number, text.as_bytes());
             }
             (kind, WireType::Varint) if !matches!(kind, Kind::Bool | Kind::Enum(_)) => {
                 let value = reader.varint()?;
-                let hashed: u64 = self.rules.number(whole(kind, value)).into();
+                let hashed: u64 = self.rules.digest_number(to_integer(kind, value)).into();
                 let zigzag = matches!(kind, Kind::Sint32 | Kind::Sint64);
                 put_tag(out, number, wire);
                 put_varint(out, if zigzag { hashed << 1 } else { hashed });
             }
             (Kind::Fixed32 | Kind::Sfixed32, WireType::Fixed32) => {
-                let hashed = self.rules.number(reader.fixed32()?.into());
+                let hashed = self.rules.digest_number(reader.fixed32()?.into());
                 put_tag(out, number, wire);
                 out.extend_from_slice(&hashed.to_le_bytes());
             }
             (Kind::Fixed64 | Kind::Sfixed64, WireType::Fixed64) => {
-                let hashed: u64 = self.rules.number(reader.fixed64()?.into()).into();
+                let hashed: u64 = self.rules.digest_number(reader.fixed64()?.into()).into();
                 put_tag(out, number, wire);
                 out.extend_from_slice(&hashed.to_le_bytes());
             }
@@ -210,7 +211,7 @@ impl Walk<'_> {
 }
 
 /// The value of a varint of this type, so that equal values of other formats have the same hash.
-fn whole(kind: Kind, value: u64) -> i128 {
+fn to_integer(kind: Kind, value: u64) -> i128 {
     match kind {
         Kind::Sint32 | Kind::Sint64 => ((value >> 1) as i64 ^ -((value & 1) as i64)).into(),
         Kind::Int32 | Kind::Int64 => (value as i64).into(),
@@ -224,7 +225,9 @@ fn key_of(declared: &MessageType, entry: &[u8]) -> Option<String> {
         let (number, wire) = reader.tag()?;
         match (number, wire) {
             (1, WireType::Bytes) => key = std::str::from_utf8(reader.bytes()?).ok()?.to_owned(),
-            (1, WireType::Varint) => key = whole(declared.field(1)?.kind(), reader.varint()?).to_string(),
+            (1, WireType::Varint) => {
+                key = to_integer(declared.field(1)?.kind(), reader.varint()?).to_string();
+            }
             (number, wire) => reader.skip(number, wire)?,
         }
     }
