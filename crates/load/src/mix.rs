@@ -1,6 +1,6 @@
 //! Methods that a run calls, each with a weight.
 
-use crate::schedule::random::{Stream, below};
+use crate::schedule::random::{Stream, random_below};
 
 /// Choice of a method for each call: a function of the seed and the index of the call.
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ impl Mix {
         match self.sums.as_slice() {
             [] | [_] => 0,
             [.., total] => {
-                let drawn = below(self.seed, Stream::Methods, index, *total);
+                let drawn = random_below(self.seed, Stream::Methods, index, *total);
                 self.sums.partition_point(|sum| *sum <= drawn)
             }
         }

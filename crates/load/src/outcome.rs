@@ -160,15 +160,15 @@ impl Outcome {
 
     /// Response times of all methods, of calls that succeeded.
     pub fn response(&self) -> Histogram<u64> {
-        self.merged(|method| vec![&method.response])
+        self.merge_histograms(|method| vec![&method.response])
     }
 
     /// Response times of all calls, also of those that failed or were not answered.
     pub fn response_of_all(&self) -> Histogram<u64> {
-        self.merged(|method| vec![&method.response, &method.failed])
+        self.merge_histograms(|method| vec![&method.response, &method.failed])
     }
 
-    fn merged(&self, of: impl Fn(&MethodOutcome) -> Vec<&Histogram<u64>>) -> Histogram<u64> {
+    fn merge_histograms(&self, of: impl Fn(&MethodOutcome) -> Vec<&Histogram<u64>>) -> Histogram<u64> {
         let mut all = histogram();
         self.methods.iter().flat_map(of).for_each(|part| add(&mut all, part));
         all
@@ -224,7 +224,7 @@ fn add_any(sum: &mut Histogram<u64>, other: &Histogram<u64>) {
 }
 
 /// Calls without a connection, of all threads.
-pub(crate) fn lost(record: &ThreadRecord, opens: u64) -> Option<Lost> {
+pub(crate) fn lost_calls(record: &ThreadRecord, opens: u64) -> Option<Lost> {
     let (at, reason) = record.first_lost.as_ref()?;
     Some(Lost {
         calls: record.counts.lost,

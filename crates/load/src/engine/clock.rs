@@ -29,7 +29,7 @@ impl Wall {
     }
 
     /// Nanoseconds from the origin until this instant; 0 if it was earlier.
-    pub(crate) fn at(self, then: Instant) -> u64 {
+    pub(crate) fn nanos_at(self, then: Instant) -> u64 {
         then.saturating_duration_since(self.origin).as_nanos() as u64
     }
 

@@ -160,7 +160,7 @@ where
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.wakeups.register(cx.waker());
         let now = self.clock.now();
-        self.seconds.pass(now, self.slots.in_flight());
+        self.seconds.report_passed(now, self.slots.in_flight());
         self.end_woken(now);
         if self.wakeups.is_stopped() {
             self.abandon(now);
@@ -207,8 +207,8 @@ where
     fn end(&mut self, slot: u32, now: u64, failure: Option<&CallError>) {
         let times = *self.slots.times(slot);
         if times.is_measured {
-            let response = self.record.ended(&times, now, failure);
-            self.seconds.ended(response, failure.is_none());
+            let response = self.record.record_end(&times, now, failure);
+            self.seconds.record_end(response, failure.is_none());
             self.record.counts.ended_in_window +=
                 u64::from(self.window.closes.is_none_or(|closes| now <= closes));
         }
@@ -258,23 +258,23 @@ where
     /// Records that the calls of the batch were sent.
     fn settle(&mut self, now: u64) {
         let mut batch = std::mem::take(&mut self.batch);
-        batch.drain(..).for_each(|slot| self.sent(slot, now));
+        batch.drain(..).for_each(|slot| self.record_sent(slot, now));
         self.batch = batch;
         let mut instant = std::mem::take(&mut self.instant);
         for (slot, result) in instant.drain(..) {
-            self.sent(slot, now);
+            self.record_sent(slot, now);
             self.end(slot, now, result.err().as_deref());
         }
         self.instant = instant;
     }
 
-    fn sent(&mut self, slot: u32, now: u64) {
+    fn record_sent(&mut self, slot: u32, now: u64) {
         let times = self.slots.times(slot);
         times.sent = now;
         let times = *times;
         if times.is_measured {
-            self.record.sent(&times);
-            self.seconds.sent(&times);
+            self.record.record_sent(&times);
+            self.seconds.record_sent(&times);
         }
     }
 
@@ -358,14 +358,14 @@ where
     fn abandon(&mut self, now: u64) {
         for times in self.slots.abandon() {
             if times.is_measured {
-                self.record.unanswered(&times, now);
+                self.record.record_unanswered(&times, now);
             }
         }
         let Pacing::Open(open) = &mut self.pacing else { return };
         while let Some(due) = open.next.filter(|due| due.at <= now) {
             if due.is_measured {
                 self.record.counts.planned += 1;
-                self.record.unsent(self.mix.method(due.index), due.at, now);
+                self.record.record_unsent(self.mix.method(due.index), due.at, now);
             }
             open.advance(&self.window);
         }

@@ -122,7 +122,7 @@ impl ThreadRecord {
         self.last_end = self.last_end.max(other.last_end);
     }
 
-    pub(crate) fn sent(&mut self, times: &CallTimes) {
+    pub(crate) fn record_sent(&mut self, times: &CallTimes) {
         self.counts.sent += 1;
         self.lag.saturating_record(times.sent.saturating_sub(times.planned));
         self.own_lag.saturating_record(times.sent.saturating_sub(times.sendable));
@@ -130,7 +130,7 @@ impl ThreadRecord {
     }
 
     /// Records the end of a measured call. Returns its response time.
-    pub(crate) fn ended(&mut self, times: &CallTimes, now: u64, failure: Option<&CallError>) -> u64 {
+    pub(crate) fn record_end(&mut self, times: &CallTimes, now: u64, failure: Option<&CallError>) -> u64 {
         self.last_end = now;
         let response = now.saturating_sub(start_of_response(times));
         match failure {
@@ -140,13 +140,13 @@ impl ThreadRecord {
                 self.methods[times.method].response.saturating_record(response);
                 self.service.saturating_record(now.saturating_sub(times.sent));
             }
-            Some(failure) => self.failed(times, now, response, failure),
+            Some(failure) => self.record_failure(times, now, response, failure),
         }
         response
     }
 
     #[cold]
-    fn failed(&mut self, times: &CallTimes, now: u64, response: u64, failure: &CallError) {
+    fn record_failure(&mut self, times: &CallTimes, now: u64, response: u64, failure: &CallError) {
         self.counts.failed += 1;
         let method = &mut self.methods[times.method];
         method.failed.saturating_record(response);
@@ -165,14 +165,14 @@ impl ThreadRecord {
     }
 
     /// Records a measured call that has not ended: its response time is at least the time until now.
-    pub(crate) fn unanswered(&mut self, times: &CallTimes, now: u64) {
+    pub(crate) fn record_unanswered(&mut self, times: &CallTimes, now: u64) {
         self.counts.unanswered += 1;
         let response = now.saturating_sub(start_of_response(times));
         self.methods[times.method].failed.saturating_record(response);
     }
 
     /// Records a call that was due and never sent.
-    pub(crate) fn unsent(&mut self, method: usize, planned: u64, now: u64) {
+    pub(crate) fn record_unsent(&mut self, method: usize, planned: u64, now: u64) {
         self.methods[method].failed.saturating_record(now.saturating_sub(planned));
     }
 }
@@ -235,12 +235,12 @@ impl Seconds {
         self.opens + (self.current.number + 1) * SECOND
     }
 
-    pub(crate) fn sent(&mut self, times: &CallTimes) {
+    pub(crate) fn record_sent(&mut self, times: &CallTimes) {
         self.current.sent += 1;
         self.current.lag_max = self.current.lag_max.max(times.sent.saturating_sub(times.sendable));
     }
 
-    pub(crate) fn ended(&mut self, response: u64, succeeded: bool) {
+    pub(crate) fn record_end(&mut self, response: u64, succeeded: bool) {
         self.responses.saturating_record(response);
         self.current.response_max = self.current.response_max.max(response);
         match succeeded {
@@ -250,7 +250,7 @@ impl Seconds {
     }
 
     /// Reports the seconds that have passed.
-    pub(crate) fn pass(&mut self, now: u64, in_flight: usize) {
+    pub(crate) fn report_passed(&mut self, now: u64, in_flight: usize) {
         while now >= self.ends_at() {
             self.finish(in_flight);
         }

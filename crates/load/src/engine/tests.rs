@@ -200,7 +200,7 @@ fn schedule(rate: u64, arrivals: Arrivals, seconds: u64) -> Schedule {
 }
 
 /// Response times of all planned calls, if at most `most` are in flight.
-fn enumerated(schedule: &Schedule, mut server: Server, most: usize) -> Histogram<u64> {
+fn enumerate_responses(schedule: &Schedule, mut server: Server, most: usize) -> Histogram<u64> {
     let mut responses = histogram();
     let mut ends: Vec<u64> = Vec::new();
     for due in schedule.part(0, 1) {
@@ -221,7 +221,7 @@ fn measured_response_times_equal_the_enumeration() {
         // With few calls in flight the others wait at the generator, for the same time.
         for most in [1 << 20, 100] {
             let (record, _) = Run { most, ..Run::open(&schedule, STALLING) }.run();
-            let expected = enumerated(&schedule, STALLING, most);
+            let expected = enumerate_responses(&schedule, STALLING, most);
             assert_eq!(record.methods[0].response, expected, "{arrivals}, {most} in flight");
             assert_eq!(record.counts.planned, expected.len());
         }

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use serde_json::Value;
 
 use super::records::Record;
-use crate::schedule::random::{Stream, below, bits};
+use crate::schedule::random::{Stream, random_below, random_bits};
 
 /// JSON with placeholders. Outside of a JSON string a placeholder stands for a value; inside, for text.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,14 +74,14 @@ fn insert(text: &mut String, value: Value, in_string: bool) {
             _ => Value::String(value).to_string(),
         },
         (false, value) => value.to_string(),
-        (true, Value::String(value)) => unquoted(&value),
-        (true, value) => unquoted(&value.to_string()),
+        (true, Value::String(value)) => escape_json(&value),
+        (true, value) => escape_json(&value.to_string()),
     };
     text.push_str(&json);
 }
 
 /// Text as it stands between the quotes of a JSON string.
-fn unquoted(text: &str) -> String {
+fn escape_json(text: &str) -> String {
     let quoted = Value::String(text.to_owned()).to_string();
     quoted[1..quoted.len() - 1].to_owned()
 }
@@ -95,15 +95,16 @@ impl Placeholder {
             },
             Self::Seq => number.into(),
             Self::Random(from, to) => {
-                let drawn = below(seed, Stream::Template, index, from.abs_diff(*to).saturating_add(1));
+                let drawn = random_below(seed, Stream::Template, index, from.abs_diff(*to).saturating_add(1));
                 from.wrapping_add_unsigned(drawn).into()
             }
             Self::Uuid => {
-                uuid(bits(seed, Stream::Template, index), bits(!seed, Stream::Template, index)).into()
+                let half = |seed| random_bits(seed, Stream::Template, index);
+                uuid(half(seed), half(!seed)).into()
             }
             Self::Text(length) => {
-                let letter =
-                    |at| LETTERS[below(seed ^ index, Stream::Template, at, LETTERS.len() as u64) as usize];
+                let count = LETTERS.len() as u64;
+                let letter = |at| LETTERS[random_below(seed ^ index, Stream::Template, at, count) as usize];
                 (0..*length as u64).map(|at| char::from(letter(at))).collect::<String>().into()
             }
         })
@@ -196,7 +197,7 @@ mod tests {
     use super::super::{Records, messages};
     use super::*;
 
-    fn filled(template: &str, file: &str, text: &str) -> Result<Vec<Value>, String> {
+    fn fill(template: &str, file: &str, text: &str) -> Result<Vec<Value>, String> {
         let template: Template = template.parse()?;
         let records = (!text.is_empty()).then(|| Records::parse(Path::new(file), text)).transpose()?;
         let made = messages(&template, records.as_ref(), 3, 1)?;
@@ -208,11 +209,11 @@ mod tests {
     #[test]
     fn fields_of_records_fill_a_template() {
         let template = r#"{"id":{{id}},"text":"{{name}}: \"{{id}}\"","raw":{{name}}}"#;
-        let of_csv = filled(template, "x.csv", "id,name\n7,\"a \"\"b\"\"\"\n8,c\n").unwrap();
+        let of_csv = fill(template, "x.csv", "id,name\n7,\"a \"\"b\"\"\"\n8,c\n").unwrap();
         assert_eq!(of_csv[0], serde_json::json!({"id": 7, "text": "a \"b\": \"7\"", "raw": "a \"b\""}));
         assert_eq!(of_csv.len(), 2);
         let of_lines =
-            filled(template, "x.jsonl", "{\"id\":7,\"name\":\"a \\\"b\\\"\"}\n\n{\"name\":[1]}\n").unwrap();
+            fill(template, "x.jsonl", "{\"id\":7,\"name\":\"a \\\"b\\\"\"}\n\n{\"name\":[1]}\n").unwrap();
         assert_eq!(of_lines[0], of_csv[0]);
         assert_eq!(of_lines[1], serde_json::json!({"id": null, "text": "[1]: \"null\"", "raw": [1]}));
     }
@@ -220,8 +221,8 @@ mod tests {
     #[test]
     fn generated_values_depend_on_the_seed() {
         let template = r#"{"n":{{seq}},"r":{{random -5 5}},"u":"{{uuid}}","t":"{{text 8}}"}"#;
-        let made = filled(template, "", "").unwrap();
-        assert_eq!(made, filled(template, "", "").unwrap());
+        let made = fill(template, "", "").unwrap();
+        assert_eq!(made, fill(template, "", "").unwrap());
         assert_eq!(made.len(), 3);
         for (number, message) in made.iter().enumerate() {
             assert_eq!(message["n"], number);
@@ -234,7 +235,7 @@ mod tests {
 
     #[test]
     fn template_without_placeholders_is_one_message() {
-        assert_eq!(filled(r#"{"a":{"b":{}}}"#, "", "").unwrap().len(), 1);
+        assert_eq!(fill(r#"{"a":{"b":{}}}"#, "", "").unwrap().len(), 1);
     }
 
     #[test]
@@ -249,7 +250,7 @@ mod tests {
             ("{}", "x.jsonl", "[1]\n", "line 1: it is not an object"),
             ("{}", "x.csv", "a\n", "no record"),
         ] {
-            let refused = filled(template, file, text).unwrap_err();
+            let refused = fill(template, file, text).unwrap_err();
             assert!(refused.contains(reason), "{template}: {refused}");
         }
     }

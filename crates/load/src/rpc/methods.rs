@@ -5,7 +5,7 @@ use polyrpc::codec::Body;
 use crate::feed::Order;
 use crate::mix::Mix;
 use crate::plan::{Method, Plan};
-use crate::schedule::random::{Stream, below};
+use crate::schedule::random::{Stream, random_below};
 
 /// Methods and messages of all threads, and the choice among them.
 pub(crate) struct Methods {
@@ -35,7 +35,7 @@ impl Methods {
         let at = match method.order {
             _ if count == 1 => 0,
             Order::Sequence => index % count,
-            Order::Random => below(self.seed, Stream::Messages, index, count),
+            Order::Random => random_below(self.seed, Stream::Messages, index, count),
         };
         (method, &method.messages[at as usize])
     }

@@ -114,15 +114,15 @@ impl Callers<'_> {
     fn record(&self, times: &CallTimes, now: u64, failure: Option<&CallError>) {
         let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
         let (record, seconds) = &mut *results;
-        seconds.pass(now, 0);
+        seconds.report_passed(now, 0);
         if !times.is_measured {
             return;
         }
         record.counts.planned += 1;
-        record.sent(times);
-        seconds.sent(times);
-        let response = record.ended(times, now, failure);
-        seconds.ended(response, failure.is_none());
+        record.record_sent(times);
+        seconds.record_sent(times);
+        let response = record.record_end(times, now, failure);
+        seconds.record_end(response, failure.is_none());
         record.counts.ended_in_window += u64::from(self.window.closes.is_none_or(|closes| now <= closes));
     }
 }

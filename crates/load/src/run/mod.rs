@@ -106,7 +106,7 @@ impl ReadyRun {
         let workers = (0..plan.threads).map(|thread| Worker::spawn(assignment(thread)));
         let workers: Vec<_> = workers.collect::<Result<_, _>>()?;
         for worker in &workers {
-            worker.connected()?;
+            worker.wait_until_connected()?;
         }
         Ok(Self { plan: plan.clone(), methods: methods.len(), schedule, clock, reports, workers })
     }
@@ -129,7 +129,7 @@ impl ReadyRun {
         mut on_part: impl FnMut(SecondPart),
     ) -> Result<Outcome, RunError> {
         let Self { plan, methods, schedule, clock, reports, workers } = self;
-        let starts = clock.at(then).max(clock.now()) + START_AFTER;
+        let starts = clock.nanos_at(then).max(clock.now()) + START_AFTER;
         let opens = starts + nanos(plan.warmup);
         let length = plan.length(schedule.as_ref());
         let closes = length.map(|length| opens + length);
@@ -172,7 +172,7 @@ impl ReadyRun {
             window: Duration::from_nanos(measured_until.saturating_sub(opens)),
             opened: Some(clock.instant(opens)),
             counts: record.counts,
-            lost: outcome::lost(&record, opens),
+            lost: outcome::lost_calls(&record, opens),
             methods: record.methods.into_iter().map(Into::into).collect(),
             service: record.service,
             lag: record.lag,

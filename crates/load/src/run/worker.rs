@@ -41,7 +41,7 @@ impl Worker {
     }
 
     /// Waits until the thread has its connections.
-    pub(super) fn connected(&self) -> Result<(), RunError> {
+    pub(super) fn wait_until_connected(&self) -> Result<(), RunError> {
         self.connected
             .recv()
             .unwrap_or_else(|_| Err(RunError::System("a thread of the load has ended".to_owned())))

@@ -12,7 +12,7 @@ pub use self::profile::{Profile, Stages};
 pub use self::rate::Rate;
 
 pub(crate) use self::profile::duration;
-use self::random::{Stream, unit};
+use self::random::{Stream, random_unit};
 
 /// Distribution of the times between calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -112,7 +112,7 @@ impl Part {
             (Arrivals::Constant, profile) => profile.time_of(index as f64),
             (Arrivals::Poisson, _) => {
                 while self.walked <= index {
-                    self.arrived -= unit(self.schedule.seed, Stream::Arrivals, self.walked).ln();
+                    self.arrived -= random_unit(self.schedule.seed, Stream::Arrivals, self.walked).ln();
                     self.walked += 1;
                 }
                 self.schedule.profile.time_of(self.arrived)

@@ -8,20 +8,20 @@ fn mix(mut bits: u64) -> u64 {
 }
 
 /// 64 random bits for this index of a stream.
-pub(crate) fn bits(seed: u64, stream: Stream, index: u64) -> u64 {
+pub(crate) fn random_bits(seed: u64, stream: Stream, index: u64) -> u64 {
     let state = mix(seed.wrapping_add(stream as u64)).wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     mix(state)
 }
 
 /// A number below `bound`, without a bias that matters for bounds below 2³².
-pub(crate) fn below(seed: u64, stream: Stream, index: u64, bound: u64) -> u64 {
-    let product = u128::from(bits(seed, stream, index)) * u128::from(bound);
+pub(crate) fn random_below(seed: u64, stream: Stream, index: u64, bound: u64) -> u64 {
+    let product = u128::from(random_bits(seed, stream, index)) * u128::from(bound);
     (product >> 64) as u64
 }
 
 /// A number above 0 and at most 1.
-pub(crate) fn unit(seed: u64, stream: Stream, index: u64) -> f64 {
-    ((bits(seed, stream, index) >> 11) + 1) as f64 / (1_u64 << 53) as f64
+pub(crate) fn random_unit(seed: u64, stream: Stream, index: u64) -> f64 {
+    ((random_bits(seed, stream, index) >> 11) + 1) as f64 / (1_u64 << 53) as f64
 }
 
 /// Use of the numbers, so that they are independent of those of another use.
