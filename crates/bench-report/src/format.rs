@@ -94,7 +94,7 @@ fn date(days: u64) -> (u64, u64, u64) {
 }
 
 /// Control characters could change the terminal.
-pub(crate) fn printable(text: &str) -> String {
+pub(crate) fn to_printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 

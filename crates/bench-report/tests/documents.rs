@@ -43,7 +43,7 @@ struct Results(BTreeMap<String, String>);
 
 impl Results {
     /// Those of docs/performance.
-    fn stored() -> Self {
+    fn read() -> Self {
         let files = fs::read_dir(folder()).unwrap().map(|file| file.unwrap().path());
         let files = files.filter(|path| has_extension(path, "json") || has_extension(path, "txt"));
         let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
@@ -93,7 +93,7 @@ fn has_extension(path: &Path, extension: &str) -> bool {
 }
 
 /// The files that documents and results make: texts of documents, and plots.
-fn generated(results: &Results) -> BTreeMap<PathBuf, String> {
+fn generate(results: &Results) -> BTreeMap<PathBuf, String> {
     let mut files = BTreeMap::new();
     for name in DOCUMENTS {
         let path = root().join(name);
@@ -277,7 +277,7 @@ const END: &str = "<!-- end -->";
 
 #[test]
 fn figures_of_documents_are_those_of_stored_results() {
-    let files = generated(&Results::stored());
+    let files = generate(&Results::read());
     if std::env::var_os("POLYRPC_BLESS").is_some() {
         files.iter().for_each(|(path, text)| fs::write(path, text).unwrap());
     }
@@ -294,7 +294,7 @@ fn figures_of_documents_are_those_of_stored_results() {
 }
 
 /// Texts outside of blocks: what a person wrote.
-fn written(text: &str) -> String {
+fn strip_blocks(text: &str) -> String {
     let mut written = String::new();
     let mut rest = text;
     while let Some(at) = block_start(rest) {
@@ -324,14 +324,14 @@ fn measured_figures(text: &str) -> Vec<&str> {
 fn no_figure_is_written_by_hand() {
     for document in ["README.md", "README.zh.md", "docs/performance.md"] {
         let text = fs::read_to_string(root().join(document)).unwrap();
-        let written = written(&text);
+        let written = strip_blocks(&text);
         // Parameters of the measurement: message sizes, goals and loads.
         let is_given = |line: &&str| ["KiB:", "Goals:", "Loads:"].iter().any(|word| line.contains(word));
         let figures: Vec<_> = measured_figures(&written).into_iter().filter(|line| !is_given(line)).collect();
         assert!(figures.is_empty(), "{document}: {figures:?} are in no stored result");
     }
     let by_hand = "a\n<!-- suite x y -->\n5 µs\n<!-- end -->\nPolyRPC takes 3.5 µs\nor 2µs, 7 msx, µs";
-    assert_eq!(measured_figures(&written(by_hand)), ["PolyRPC takes 3.5 µs", "or 2µs, 7 msx, µs"]);
+    assert_eq!(measured_figures(&strip_blocks(by_hand)), ["PolyRPC takes 3.5 µs", "or 2µs, 7 msx, µs"]);
 }
 
 #[test]
@@ -369,7 +369,7 @@ fn block_without_a_result_names_the_command_that_makes_it() {
 
 #[test]
 fn every_table_and_figure_of_the_documents_is_in_the_results_and_on_the_page() {
-    for (suite, tables, figures) in Results::stored().suites() {
+    for (suite, tables, figures) in Results::read().suites() {
         let name = suite.name.clone();
         assert_eq!((suite.tables.len(), suite.charts.len()), (tables, figures), "{name}");
         assert!(!suite.defects.is_empty() && suite.metadata.command.contains("bench suite"), "{name}");
@@ -396,7 +396,7 @@ fn page_on_performance_has_a_place_for_every_table_and_figure() {
 /// Results were measured by a build with optimization, and without paths of the machine.
 #[test]
 fn stored_results_are_of_a_release_build_and_name_no_paths_of_its_machine() {
-    for (suite, ..) in Results::stored().suites() {
+    for (suite, ..) in Results::read().suites() {
         let name = &suite.name;
         assert!(
             !suite.warnings.iter().any(|warning| warning.contains("debug")),
@@ -413,7 +413,7 @@ fn stored_results_are_of_a_release_build_and_name_no_paths_of_its_machine() {
 
 #[test]
 fn self_test_passed_and_fails_for_a_clock_that_starts_at_the_send() {
-    let results = Results::stored();
+    let results = Results::read();
     let failed = |name: &str| -> Option<Vec<String>> {
         let checks = results.has(&format!("{name}.txt")).then(|| printed_checks(name, &results))?;
         Some(checks.into_iter().filter(|check| check[4] == "FAILED").map(|[_, what, ..]| what).collect())

@@ -91,7 +91,7 @@ fn schema_and_reader_require_the_same_fields() {
         for path in paths(&whole, String::new()) {
             let mut cut = whole.clone();
             let (parent, key) = path.rsplit_once('/').unwrap();
-            cut.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(&unescaped(key));
+            cut.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(&unescape(key));
             let is_read = Document::read(&cut.to_string()).is_ok();
             let faults = validate(&schema, &schema, &cut, "$", false);
             assert_eq!(faults.is_empty(), is_read, "without {path}: {faults:?}");
@@ -222,7 +222,7 @@ fn paths(value: &Value, at: String) -> Vec<String> {
     }
 }
 
-fn unescaped(key: &str) -> String {
+fn unescape(key: &str) -> String {
     key.replace("~1", "/").replace("~0", "~")
 }
 

@@ -130,15 +130,15 @@ impl Axis {
         match self.unit {
             Unit::Nanoseconds => short_time(value),
             Unit::Count => short_count(value),
-            Unit::Seconds => format!("{} s", plain(value)),
-            Unit::Ratio => plain((value * 1000.0).round() / 1000.0),
+            Unit::Seconds => format!("{} s", format_decimal(value)),
+            Unit::Ratio => format_decimal((value * 1000.0).round() / 1000.0),
             Unit::Percentile if value == 0.0 => "min".to_owned(),
             Unit::Percentile => percentile(value),
         }
     }
 
     /// A value in full, for tooltips.
-    pub(super) fn full(&self, value: f64) -> String {
+    pub(super) fn full_label(&self, value: f64) -> String {
         match self.unit {
             Unit::Nanoseconds => Nanoseconds(value).to_string(),
             Unit::Count => Count(value).to_string(),
@@ -182,19 +182,19 @@ fn short_time(nanos: f64) -> String {
         ..999.9e6 => (nanos / 1e6, "ms"),
         _ => (nanos / 1e9, "s"),
     };
-    format!("{} {unit}", plain(value))
+    format!("{} {unit}", format_decimal(value))
 }
 
 fn short_count(value: f64) -> String {
     match value.abs() {
-        ..9_999.9 => plain(value),
-        ..999_999.9 => format!("{}k", plain(value / 1e3)),
-        _ => format!("{}M", plain(value / 1e6)),
+        ..9_999.9 => format_decimal(value),
+        ..999_999.9 => format!("{}k", format_decimal(value / 1e3)),
+        _ => format!("{}M", format_decimal(value / 1e6)),
     }
 }
 
 /// Up to three decimals, without zeros at the end.
-fn plain(value: f64) -> String {
+fn format_decimal(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

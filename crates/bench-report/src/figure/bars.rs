@@ -3,7 +3,7 @@
 use super::axis::{Axis, Unit};
 use super::legend::{FILLS, Legend, Sample};
 use super::svg::{Anchor, Canvas, Svg, WIDTH};
-use super::text::{fitted, width};
+use super::text::{fit, width};
 use crate::statistics::Interval;
 
 /// Bars that belong together, under one name.
@@ -65,7 +65,7 @@ pub fn bars(
     canvas.text(right, top + height + 31.0, Anchor::End, axis_name);
     let mut y = top;
     for group in groups {
-        canvas.text(left + 4.0, y + 14.0, Anchor::Start, &fitted(&group.name, WIDTH - 20.0));
+        canvas.text(left + 4.0, y + 14.0, Anchor::Start, &fit(&group.name, WIDTH - 20.0));
         y += HEAD;
         for (number, bar) in group.bars.iter().enumerate() {
             draw_bar(&mut canvas, bar, number, (left, y), &x);
@@ -85,7 +85,7 @@ fn draw_bar(canvas: &mut Canvas, bar: &Bar, number: usize, (left, top): (f64, f6
             }
         }
         Bar::Missing(reason) => {
-            canvas.text(left + 4.0, middle + 4.0, Anchor::Start, &fitted(reason, WIDTH - 28.0));
+            canvas.text(left + 4.0, middle + 4.0, Anchor::Start, &fit(reason, WIDTH - 28.0));
         }
     }
 }

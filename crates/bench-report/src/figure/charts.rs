@@ -8,7 +8,7 @@ use crate::model::{Latency, Second, Step};
 
 /// Quantiles of the response over the time of a run; seconds with errors are marked. `None` with fewer than two intervals.
 pub fn latency_over_time(series: &[Second]) -> Option<Svg> {
-    let seconds = joined(series)?;
+    let seconds = join_neighbours(series)?;
     type Quantile = fn(&Second) -> Option<u64>;
     let quantiles: [(&str, Quantile); 3] =
         [("max", |second| second.max_ns), ("p99", |second| second.p99_ns), ("p50", |second| second.p50_ns)];
@@ -42,7 +42,7 @@ pub fn latency_over_time(series: &[Second]) -> Option<Svg> {
 
 /// Calls per second over the time of a run. `None` with fewer than two intervals.
 pub fn rate_over_time(series: &[Second]) -> Option<Svg> {
-    let seconds = joined(series)?;
+    let seconds = join_neighbours(series)?;
     let per_second = |count: u64, second: &Second| count as f64 / second.length_s.max(1e-9);
     let stairs = |name: &str, value: &dyn Fn(&Second) -> Option<f64>| {
         let mut points: Vec<_> =
@@ -205,7 +205,7 @@ fn marks_of_errors(seconds: &[Second]) -> Option<(String, Vec<f64>)> {
 }
 
 /// At most 300 intervals: neighbours are joined, and keep the highest of their quantiles. `None` with fewer than two.
-fn joined(series: &[Second]) -> Option<Vec<Second>> {
+fn join_neighbours(series: &[Second]) -> Option<Vec<Second>> {
     let each = series.len().div_ceil(MAX_INTERVALS).max(1);
     let joined: Vec<_> = series.chunks(each).filter_map(|chunk| chunk.iter().copied().reduce(join)).collect();
     (joined.len() >= 2).then_some(joined)
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn long_series_is_joined_without_losing_its_peak() {
         let series: Vec<_> = (0..3600).map(second).collect();
-        let joined = joined(&series).unwrap();
+        let joined = join_neighbours(&series).unwrap();
         assert_eq!(joined.len(), 300);
         assert_eq!(joined.iter().filter_map(|second| second.max_ns).max(), Some(900_000_000));
         assert_eq!(joined.iter().map(|second| second.succeeded).sum::<u64>(), 360_000);

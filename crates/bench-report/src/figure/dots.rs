@@ -3,7 +3,7 @@
 use super::axis::Axis;
 use super::legend::FILLS;
 use super::svg::{Anchor, Canvas, Svg, WIDTH};
-use super::text::{fitted, width};
+use super::text::{fit, width};
 use crate::statistics::Interval;
 
 /// A row of the plot: one ratio in several rounds.
@@ -50,8 +50,8 @@ pub fn dots(title: &str, axis_name: &str, rows: &[DotRow], same: f64) -> Option<
 }
 
 fn draw_row(canvas: &mut Canvas, row: &DotRow, top: f64, x: &impl Fn(f64) -> f64) {
-    let finding = fitted(&row.finding, WIDTH * 0.62);
-    let name = fitted(&row.name, WIDTH - width(&finding) - 24.0);
+    let finding = fit(&row.finding, WIDTH * 0.62);
+    let name = fit(&row.name, WIDTH - width(&finding) - 24.0);
     canvas.text(6.0, top + 14.0, Anchor::Start, &name);
     canvas.text(WIDTH - 6.0, top + 14.0, Anchor::End, &finding);
     let middle = top + 31.0;

@@ -1,7 +1,7 @@
 //! Names of the lines of a plot.
 
 use super::svg::{Anchor, Canvas, WIDTH};
-use super::text::{fitted, width};
+use super::text::{fit, width};
 
 /// How a line is drawn: class of its stroke, and class of what is filled in its colour.
 pub(super) const STROKES: [&str; 4] = ["s1", "s2", "s3", "s4"];
@@ -27,7 +27,7 @@ impl Legend {
         let mut entries = Vec::new();
         let (mut x, mut row) = (left, 0.0);
         for (name, sample) in names {
-            let name = fitted(&name, WIDTH - left - SAMPLE - GAP);
+            let name = fit(&name, WIDTH - left - SAMPLE - GAP);
             let needed = SAMPLE + width(&name);
             if x > left && x + needed > WIDTH {
                 (x, row) = (left, row + ROW);

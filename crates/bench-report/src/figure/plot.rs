@@ -133,7 +133,7 @@ impl Plot<'_> {
         canvas.polyline(STROKES[style], &points);
         if line.has_dots || line.points.len() == 1 {
             for (x, y) in &line.points {
-                let tooltip = format!("{}: {}, {}", line.name, self.x.full(*x), self.y.full(*y));
+                let tooltip = format!("{}: {}, {}", line.name, self.x.full_label(*x), self.y.full_label(*y));
                 canvas.dot(FILLS[style], at(*x, *y), 2.6, &tooltip);
             }
         }

@@ -21,7 +21,7 @@ fn letter(letter: char) -> f64 {
 }
 
 /// The beginning of a text that fits into `available` units, with an ellipsis if it is cut.
-pub(super) fn fitted(text: &str, available: f64) -> String {
+pub(super) fn fit(text: &str, available: f64) -> String {
     if width(text) <= available {
         return text.to_owned();
     }
@@ -44,10 +44,10 @@ mod tests {
 
     #[test]
     fn long_text_is_cut_to_its_place() {
-        assert_eq!(fitted("p99", 100.0), "p99");
-        let cut = fitted("grpc://a-very-long-host.example:50051/a.Service/Method", 100.0);
+        assert_eq!(fit("p99", 100.0), "p99");
+        let cut = fit("grpc://a-very-long-host.example:50051/a.Service/Method", 100.0);
         assert!(cut.ends_with('…') && width(&cut) <= 100.0, "{cut}");
-        let cut = fitted("延迟延迟延迟延迟延迟延迟", 60.0);
+        let cut = fit("延迟延迟延迟延迟延迟延迟", 60.0);
         assert!(cut.chars().count() == 5 && width(&cut) <= 60.0, "{cut}");
     }
 }

@@ -20,8 +20,8 @@ use super::layout::{HEADER_BYTES, Layout, V2_COMPRESSED_COOKIE, V2_COOKIE};
 pub fn decode(text: &str) -> Result<Histogram<u64>, HdrError> {
     let bytes = BASE64_STANDARD.decode(text.trim()).map_err(|_| HdrError("is not valid base64"))?;
     match word(&bytes, 0)? {
-        V2_COMPRESSED_COOKIE => uncompressed(&inflate(bytes.get(8..).ok_or(CUT)?)?),
-        V2_COOKIE => uncompressed(&bytes),
+        V2_COMPRESSED_COOKIE => decode_v2(&inflate(bytes.get(8..).ok_or(CUT)?)?),
+        V2_COOKIE => decode_v2(&bytes),
         _ => Err(HdrError("is not in the V2 encoding")),
     }
 }
@@ -50,7 +50,7 @@ fn inflate(bytes: &[u8]) -> Result<Vec<u8>, HdrError> {
     Ok(inflated)
 }
 
-fn uncompressed(bytes: &[u8]) -> Result<Histogram<u64>, HdrError> {
+fn decode_v2(bytes: &[u8]) -> Result<Histogram<u64>, HdrError> {
     if word(bytes, 0)? != V2_COOKIE {
         return Err(HdrError("is not in the V2 encoding"));
     }

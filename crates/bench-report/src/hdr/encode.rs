@@ -12,7 +12,7 @@ use super::layout::{HEADER_BYTES, V2_COMPRESSED_COOKIE, V2_COOKIE};
 
 /// The histogram in the compressed V2 encoding, as base64. This is what HDR logs hold.
 pub fn encode(histogram: &Histogram<u64>) -> String {
-    let compressed = compress(&uncompressed(histogram));
+    let compressed = compress(&encode_v2(histogram));
     let mut bytes = Vec::with_capacity(8 + compressed.len());
     bytes.extend(V2_COMPRESSED_COOKIE.to_be_bytes());
     bytes.extend((compressed.len() as u32).to_be_bytes());
@@ -20,7 +20,7 @@ pub fn encode(histogram: &Histogram<u64>) -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-fn uncompressed(histogram: &Histogram<u64>) -> Vec<u8> {
+fn encode_v2(histogram: &Histogram<u64>) -> Vec<u8> {
     let counts = counts(histogram);
     let mut bytes = Vec::with_capacity(HEADER_BYTES + counts.len());
     bytes.extend(V2_COOKIE.to_be_bytes());

@@ -30,10 +30,10 @@ pub struct Latencies {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<Latency>,
     /// Responses of each method of a mix. At most 100.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "deserialize_bounded")]
     pub methods: Vec<NamedLatency>,
     /// Phases of calls, as the server or the client reports them. At most 100.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "deserialize_bounded")]
     pub phases: Vec<NamedLatency>,
 }
 
@@ -121,7 +121,7 @@ impl<'de> Deserialize<'de> for Latency {
 }
 
 /// A histogram takes much more memory than its encoding, so that a small file could fill it.
-fn bounded<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NamedLatency>, D::Error> {
+fn deserialize_bounded<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NamedLatency>, D::Error> {
     struct BucketsVisitor;
 
     impl<'de> serde::de::Visitor<'de> for BucketsVisitor {

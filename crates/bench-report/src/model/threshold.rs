@@ -153,7 +153,7 @@ impl Metric {
     pub fn show(self, value: f64) -> String {
         match self {
             Self::ErrorCount => Count(value).to_string(),
-            Self::ErrorShare => format!("{} %", trimmed(value * 100.0)),
+            Self::ErrorShare => format!("{} %", format_decimal(value * 100.0)),
             Self::Rate => format!("{}/s", Count(value)),
             _ => Nanoseconds(value).to_string(),
         }
@@ -263,7 +263,9 @@ impl fmt::Display for Threshold {
         };
         match self.limit {
             Limit::Value(limit) => write!(f, "{} {sign} {}", self.metric, self.metric.show(limit)),
-            Limit::OfBaseline(factor) => write!(f, "{} {sign} {} × baseline", self.metric, trimmed(factor)),
+            Limit::OfBaseline(factor) => {
+                write!(f, "{} {sign} {} × baseline", self.metric, format_decimal(factor))
+            }
         }
     }
 }
@@ -271,7 +273,9 @@ impl fmt::Display for Threshold {
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Quantile(times, quantile) => write!(f, "{}p{}", times.prefix(), trimmed(quantile * 100.0)),
+            Self::Quantile(times, quantile) => {
+                write!(f, "{}p{}", times.prefix(), format_decimal(quantile * 100.0))
+            }
             Self::Mean(times) => write!(f, "{}mean", times.prefix()),
             Self::Max(times) => write!(f, "{}max", times.prefix()),
             Self::ErrorCount | Self::ErrorShare => f.write_str("errors"),
@@ -283,7 +287,7 @@ impl fmt::Display for Metric {
 }
 
 /// Up to six decimals, without zeros at the end.
-fn trimmed(value: f64) -> String {
+fn format_decimal(value: f64) -> String {
     let text = format!("{value:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 
 use hdrhistogram::Histogram;
 
-use crate::format::{Bytes, Count, Nanoseconds, percentile, printable};
+use crate::format::{Bytes, Count, Nanoseconds, percentile, to_printable};
 use crate::model::{Document, Latency, LoopKind, Process, Run, Versus};
 use crate::statistics::Interval;
 
@@ -28,9 +28,9 @@ struct Text {
 impl Text {
     fn run(&mut self, run: &Run) {
         let target = format!("{} {}", run.target.url, run.target.method);
-        let target = self.bold(printable(&target));
+        let target = self.bold(to_printable(&target));
         self.line(target);
-        self.line(printable(&load(run)));
+        self.line(to_printable(&load(run)));
         self.line("");
         self.verdict(&run.verdict.outcome.to_string(), run.verdict.outcome.is_valid(), &run.verdict.reasons);
         let rate = self.bold(format!("{} calls/s", Count(run.calls_per_second)));
@@ -47,15 +47,15 @@ impl Text {
             }
         }
         for named in run.latency.methods.iter().chain(&run.latency.phases) {
-            self.entry(&printable(&named.name), summary(&named.latency));
+            self.entry(&to_printable(&named.name), summary(&named.latency));
         }
         let calls = run.counts.succeeded;
         self.entry("client", process(&run.resources.client, calls));
         self.entry("server", process(&run.resources.server, calls));
-        self.entry("machine", printable(&machine(run)));
-        self.entry("command", printable(&run.metadata.command));
+        self.entry("machine", to_printable(&machine(run)));
+        self.entry("command", to_printable(&run.metadata.command));
         for warning in &run.warnings {
-            self.entry("warning", printable(warning));
+            self.entry("warning", to_printable(warning));
         }
         self.histogram(run.latency.response.histogram());
         self.quantiles(&run.latency.response);
@@ -68,7 +68,7 @@ impl Text {
                 0 => String::new(),
                 failed => format!("  ({} failed)", calls(failed)),
             };
-            let line = format!("{letter}  {}{errors}", printable(&subject.title()));
+            let line = format!("{letter}  {}{errors}", to_printable(&subject.title()));
             let line = self.bold(line);
             self.line(line);
         }
@@ -78,7 +78,7 @@ impl Text {
         self.line(format!(
             "{rounds} rounds of 2 × {} s each{repeated}, {}",
             versus.window_s,
-            printable(&versus.load.description)
+            to_printable(&versus.load.description)
         ));
         self.line("");
         self.verdict(
@@ -111,21 +111,21 @@ impl Text {
             };
             self.line(format!(
                 "  {:<19} {ratio:>7}  {interval:<17} {control:<18} {finding}",
-                printable(&figure.name)
+                to_printable(&figure.name)
             ));
         }
         self.line("");
         for warning in &versus.warnings {
-            self.entry("warning", printable(warning));
+            self.entry("warning", to_printable(warning));
         }
-        self.entry("command", printable(&versus.metadata.command));
+        self.entry("command", to_printable(&versus.metadata.command));
     }
 
     fn verdict(&mut self, verdict: &str, is_valid: bool, reasons: &[String]) {
         let shown = if is_valid { verdict.to_owned() } else { self.paint("31", verdict) };
         self.entry("verdict", shown);
         for reason in reasons {
-            self.entry("", printable(reason));
+            self.entry("", to_printable(reason));
         }
     }
 
@@ -136,7 +136,7 @@ impl Text {
         let mut parts: Vec<_> = run
             .errors
             .iter()
-            .map(|error| format!("{} {}", Count(error.count as f64), printable(&error.error)))
+            .map(|error| format!("{} {}", Count(error.count as f64), to_printable(&error.error)))
             .collect();
         if run.counts.unanswered > 0 {
             parts.push(format!("{} unanswered", Count(run.counts.unanswered as f64)));
@@ -176,7 +176,7 @@ impl Text {
         for result in &run.thresholds {
             let value = result.value.as_deref().or(result.reason.as_deref()).unwrap_or("unknown");
             let mark = if result.is_met { self.paint("32", "met    ") } else { self.paint("31", "NOT MET") };
-            self.line(format!("  {mark}  {}: {}", printable(&result.threshold), printable(value)));
+            self.line(format!("  {mark}  {}: {}", to_printable(&result.threshold), to_printable(value)));
         }
     }
 
@@ -253,7 +253,7 @@ fn process(process: &Process, calls: u64) -> String {
     parts.extend(process.cpu_us_per_call(calls).map(|micros| format!("{micros:.2} µs CPU/call")));
     parts.extend(process.max_rss_bytes.map(|bytes| format!("{} memory", Bytes(bytes as f64))));
     parts.extend(process.pid.map(|pid| format!("process {pid}")));
-    parts.extend(process.unknown.as_deref().map(printable));
+    parts.extend(process.unknown.as_deref().map(to_printable));
     if parts.is_empty() { "unknown".to_owned() } else { parts.join(", ") }
 }
 

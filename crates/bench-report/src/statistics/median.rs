@@ -6,7 +6,7 @@ use super::quantile::ranks;
 
 /// The median; `None` without values or with one that is not a number.
 pub fn median(values: &[f64]) -> Option<f64> {
-    let sorted = sorted(values)?;
+    let sorted = sort(values)?;
     let (below, above) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
     Some(f64::midpoint(*below, *above))
 }
@@ -14,7 +14,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
 /// Interval of the median by order statistics: exact for every continuous distribution, at any number of rounds. `None` if
 /// there are too few: from minimum to maximum, five values reach 93.8 % and six 96.9 %.
 pub fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
-    let sorted = sorted(values)?;
+    let sorted = sort(values)?;
     let (lower, upper, confidence) = ranks(sorted.len() as u64, 0.5, confidence)?;
     Some(Interval { low: sorted[lower as usize - 1], high: sorted[upper as usize - 1], confidence })
 }
@@ -28,7 +28,7 @@ pub fn sign_test(values: &[f64], expected: f64) -> f64 {
     (2.0 * binomial_cdf(fewer as u64, values.len() as u64, 0.5)).min(1.0)
 }
 
-fn sorted(values: &[f64]) -> Option<Vec<f64>> {
+fn sort(values: &[f64]) -> Option<Vec<f64>> {
     if values.iter().any(|value| value.is_nan()) {
         return None;
     }

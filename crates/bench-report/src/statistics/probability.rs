@@ -65,8 +65,8 @@ fn half_gamma(x: f64) -> HalfGamma {
         let step = f64::from(step);
         let a = -step * (step - 0.5);
         b += 2.0;
-        d = 1.0 / away_from_zero(a * d + b);
-        c = away_from_zero(b + a / c);
+        d = 1.0 / avoid_zero(a * d + b);
+        c = avoid_zero(b + a / c);
         fraction *= d * c;
         if (d * c - 1.0).abs() < f64::EPSILON {
             break;
@@ -94,7 +94,7 @@ fn regularized_beta(a: f64, b: f64, x: f64) -> f64 {
 
 fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
     let mut c = 1.0;
-    let mut d = 1.0 / away_from_zero(1.0 - (a + b) * x / (a + 1.0));
+    let mut d = 1.0 / avoid_zero(1.0 - (a + b) * x / (a + 1.0));
     let mut fraction = d;
     // It takes about √(a + b) steps; the bound is for a thousand million calls.
     for m in 1..200_000 {
@@ -102,8 +102,8 @@ fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
         let even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
         let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
         for term in [even, odd] {
-            d = 1.0 / away_from_zero(1.0 + term * d);
-            c = away_from_zero(1.0 + term / c);
+            d = 1.0 / avoid_zero(1.0 + term * d);
+            c = avoid_zero(1.0 + term / c);
             fraction *= d * c;
         }
         if (d * c - 1.0).abs() < f64::EPSILON * 4.0 {
@@ -126,7 +126,7 @@ fn ln_gamma(mut x: f64) -> f64 {
     (x - 0.5) * x.ln() - x + (SQRT_2 * PI.sqrt()).ln() + series - shift
 }
 
-fn away_from_zero(value: f64) -> f64 {
+fn avoid_zero(value: f64) -> f64 {
     if value.abs() < TINY { TINY } else { value }
 }
 
@@ -160,7 +160,7 @@ mod tests {
         is_near(binomial_cdf(9, 10, 0.9), 1.0 - 0.9_f64.powi(10), 1e-13);
         assert_eq!(binomial_cdf(6, 6, 0.5), 1.0);
         for (k, n, p) in [(30, 100, 0.25), (15, 1000, 0.01), (3, 50, 0.02)] {
-            is_near(binomial_cdf(k, n, p), summed(k, n, p), 1e-12);
+            is_near(binomial_cdf(k, n, p), sum_terms(k, n, p), 1e-12);
         }
     }
 
@@ -172,7 +172,7 @@ mod tests {
         is_near(below, 0.5, 1e-4);
     }
 
-    fn summed(k: u64, n: u64, p: f64) -> f64 {
+    fn sum_terms(k: u64, n: u64, p: f64) -> f64 {
         let mut term = (1.0 - p).powf(n as f64);
         let mut sum = term;
         for i in 0..k {

@@ -225,7 +225,7 @@ impl fmt::Display for Measure {
 }
 
 /// A histogram takes much more memory than its encoding, so that a small file could fill it.
-pub(super) fn bounded<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Cell>, D::Error> {
+pub(super) fn deserialize_bounded<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Cell>, D::Error> {
     struct CellsVisitor;
 
     impl<'de> serde::de::Visitor<'de> for CellsVisitor {

@@ -45,7 +45,7 @@ pub struct Suite {
     /// The loads.
     pub cases: Vec<Case>,
     /// What was measured. A pair that is absent in a case was not planned. At most 500.
-    #[serde(deserialize_with = "cell::bounded")]
+    #[serde(deserialize_with = "cell::deserialize_bounded")]
     pub cells: Vec<Cell>,
     /// Noise of the machine around each case of each round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

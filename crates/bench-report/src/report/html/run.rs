@@ -99,7 +99,7 @@ fn quantiles(page: &mut Html, run: &Run) {
             |interval| format!("{} – {}", Nanoseconds(interval.low), Nanoseconds(interval.high)),
         );
         let mut cells = vec![Nanoseconds(estimate.value as f64).to_string(), interval];
-        cells.extend(all.iter().skip(1).map(|(_, latency)| shown(latency, estimate.quantile)));
+        cells.extend(all.iter().skip(1).map(|(_, latency)| format_quantile(latency, estimate.quantile)));
         page.row(percentile(estimate.quantile), &cells);
     }
     let histogram_row = |page: &mut Html, name: &str, value: &dyn Fn(&Latency) -> f64| {
@@ -113,7 +113,7 @@ fn quantiles(page: &mut Html, run: &Run) {
     page.end_table().end_figure();
 }
 
-fn shown(latency: &Latency, quantile: f64) -> String {
+fn format_quantile(latency: &Latency, quantile: f64) -> String {
     let estimate = latency.quantile(quantile);
     estimate.map_or_else(|| "–".to_owned(), |estimate| Nanoseconds(estimate.value as f64).to_string())
 }
@@ -200,8 +200,8 @@ fn details(page: &mut Html, run: &Run) {
             let latency = &named.latency;
             let cells = [
                 Count(latency.count() as f64).to_string(),
-                shown(latency, 0.5),
-                shown(latency, 0.99),
+                format_quantile(latency, 0.5),
+                format_quantile(latency, 0.99),
                 Nanoseconds(latency.histogram().max() as f64).to_string(),
             ];
             page.row(&named.name, &cells);

@@ -4,7 +4,8 @@ use super::markup::Html;
 use super::run::{metadata, verdict};
 use crate::model::{Chart, Entry, Key, Measure, Suite, Table};
 use crate::report::suite::{
-    Here, JudgedRatio, MEASURES, chart_svg, duels, expected_by_chance, here, judge, missing, ratio_svg,
+    Here, JudgedRatio, MEASURES, chart_svg, duels, expected_differences, figure_here, judge, list_missing,
+    ratio_svg,
 };
 
 pub(super) fn write(page: &mut Html, suite: &Suite) {
@@ -13,7 +14,7 @@ pub(super) fn write(page: &mut Html, suite: &Suite) {
     page.raw("<p>").text(&suite.title).raw(". Document: ").text(&suite.document).raw(".</p>");
     items(page, "What is wrong with the published figures", &suite.defects);
     items(page, "How this measurement differs", &suite.deviations);
-    not_measured(page, suite);
+    missing_list(page, suite);
     for table in &suite.tables {
         document_table(page, suite, table);
     }
@@ -22,7 +23,7 @@ pub(super) fn write(page: &mut Html, suite: &Suite) {
         draw(page, suite, chart);
     }
     page.raw("</div>");
-    beside(page, suite);
+    duel_figures(page, suite);
     pairs(page, suite);
     noise(page, suite);
     commands(page, suite);
@@ -44,8 +45,8 @@ fn items(page: &mut Html, title: &str, texts: &[String]) {
     page.raw("</ul>");
 }
 
-fn not_measured(page: &mut Html, suite: &Suite) {
-    let missing = missing(suite);
+fn missing_list(page: &mut Html, suite: &Suite) {
+    let missing = list_missing(suite);
     if missing.is_empty() {
         return;
     }
@@ -72,14 +73,14 @@ fn document_table(page: &mut Html, suite: &Suite, table: &Table) {
             .map(|entry| entry.published.map_or_else(dash, |figure| figure.to_string()))
             .collect();
         page.row(format_args!("{row}, published"), &published);
-        let results: Vec<_> = entries.iter().map(|entry| here(suite, &entry.key)).collect();
+        let results: Vec<_> = entries.iter().map(|entry| figure_here(suite, &entry.key)).collect();
         let measured: Vec<_> =
             results.iter().map(|result| result.as_ref().map_or_else(|_| dash(), Here::to_string)).collect();
         page.row(format_args!("{row}, here"), &measured);
         if results.iter().any(Result::is_ok) {
             let intervals: Vec<_> = results
                 .iter()
-                .map(|result| result.as_ref().map_or_else(|_| dash(), Here::interval))
+                .map(|result| result.as_ref().map_or_else(|_| dash(), Here::format_interval))
                 .collect();
             page.row(format_args!("{row}, 95 % interval"), &intervals);
         }
@@ -109,7 +110,7 @@ fn document_table(page: &mut Html, suite: &Suite, table: &Table) {
 /// What PolyRPC does instead.
 fn comparison_figure(suite: &Suite, entry: &Entry) -> Option<Here> {
     let Entry { key, beside, .. } = entry;
-    here(suite, &Key { pair: beside.clone()?, ..key.clone() }).ok()
+    figure_here(suite, &Key { pair: beside.clone()?, ..key.clone() }).ok()
 }
 
 /// Ratios as dots with whiskers, and as a table.
@@ -127,9 +128,9 @@ fn ratios(page: &mut Html, title: &str, judged: &[JudgedRatio], has_published: b
     for one in judged {
         page.raw("<tr><th scope=row>").text(&one.name).raw("</th>");
         if has_published {
-            page.raw("<td class=n>").text(one.published()).raw("</td>");
+            page.raw("<td class=n>").text(one.format_published()).raw("</td>");
         }
-        page.raw("<td class=n>").text(one.here());
+        page.raw("<td class=n>").text(one.format_here());
         page.raw(match one.is_good {
             Some(true) => "</td><td class=good>",
             Some(false) => "</td><td class=bad>",
@@ -155,7 +156,7 @@ fn draw(page: &mut Html, suite: &Suite, chart: &Chart) {
         let cells = chart.pairs.iter().map(|pair| {
             let measure = chart.measure.unwrap_or(Measure::Rate);
             let key = Key { pair: pair.clone(), case: case.id.clone(), measure };
-            here(suite, &key).map_or_else(|_| "–".to_owned(), |here| here.to_string())
+            figure_here(suite, &key).map_or_else(|_| "–".to_owned(), |here| here.to_string())
         });
         page.row(&case.name, &cells.collect::<Vec<_>>());
     }
@@ -163,7 +164,7 @@ fn draw(page: &mut Html, suite: &Suite, chart: &Chart) {
 }
 
 /// Each pair beside the document's own client and server.
-fn beside(page: &mut Html, suite: &Suite) {
+fn duel_figures(page: &mut Html, suite: &Suite) {
     let measures =
         [Measure::Rate, Measure::P99, Measure::ServerCpu].map(|measure| (measure, duels(suite, measure)));
     let count: usize = measures.iter().flat_map(|(_, duels)| duels).map(|(_, _, judged)| judged.len()).sum();
@@ -172,7 +173,8 @@ fn beside(page: &mut Html, suite: &Suite) {
     }
     page.raw("<h3>Beside the document's own client and server</h3><p class=note>Ratios of figures in the same round. Of ");
     page.text(count).raw(" comparisons, chance alone would show a difference in ");
-    page.text(format!("{:.1}", expected_by_chance(count))).raw(" if there were none.</p><div class=figures>");
+    page.text(format!("{:.1}", expected_differences(count)));
+    page.raw(" if there were none.</p><div class=figures>");
     for (measure, duels) in &measures {
         for (pair, reference, judged) in duels {
             ratios(page, &format!("{measure}: {pair} / {reference}"), judged, false);
@@ -204,7 +206,7 @@ fn pairs(page: &mut Html, suite: &Suite) {
                 continue;
             }
             let figures = MEASURES.iter().map(|measure| {
-                here(suite, &key(*measure)).map_or_else(|_| "–".to_owned(), |here| here.to_string())
+                figure_here(suite, &key(*measure)).map_or_else(|_| "–".to_owned(), |here| here.to_string())
             });
             let failed = suite.cell(&pair.id, &case.id).map_or(0, |cell| cell.failed());
             page.row(&pair.name, &figures.chain([failed.to_string()]).collect::<Vec<_>>());

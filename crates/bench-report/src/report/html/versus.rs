@@ -98,8 +98,8 @@ fn windows(page: &mut Html, versus: &Versus) {
     for figure in &versus.figures {
         page.table(&format!("{} by round", figure.name), &["round", "A", "A", "B", "B"]);
         for (number, round) in figure.rounds.iter().enumerate() {
-            let cells =
-                [round.a[0], round.a[1], round.b[0], round.b[1]].map(|value| shown(&figure.unit, value));
+            let values = [round.a[0], round.a[1], round.b[0], round.b[1]];
+            let cells = values.map(|value| format_with_unit(&figure.unit, value));
             page.row(number + 1, &cells);
         }
         page.end_table();
@@ -107,7 +107,7 @@ fn windows(page: &mut Html, versus: &Versus) {
     page.raw("</div>");
 }
 
-fn shown(unit: &str, value: f64) -> String {
+fn format_with_unit(unit: &str, value: f64) -> String {
     match unit {
         "ns" => Nanoseconds(value).to_string(),
         "bytes" => Bytes(value).to_string(),

@@ -1,7 +1,7 @@
 //! Parts of a suite as Markdown, for documents that are generated from a stored result.
 
-use super::{MEASURES, duels, here, judge, missing};
-use crate::format::{printable, utc};
+use super::{MEASURES, duels, figure_here, judge, list_missing};
+use crate::format::{to_printable, utc};
 use crate::model::{Case, Key, Measure, Suite, Table};
 
 /// A part of the suite by its name: `summary`, `defects`, `missing`, `pairs`, `cost`, `beside`, `table ID` or `ratios ID`.
@@ -13,11 +13,11 @@ pub fn markdown_block(suite: &Suite, part: &str) -> Option<String> {
         ["defects"] => Some(list(suite.defects.iter().cloned())),
         ["deviations"] => Some(list(suite.deviations.iter().cloned())),
         ["missing"] => {
-            Some(list(missing(suite).into_iter().map(|(name, reason)| format!("{name}: {reason}"))))
+            Some(list(list_missing(suite).into_iter().map(|(name, reason)| format!("{name}: {reason}"))))
         }
         ["pairs"] => Some(pairs(suite, &[Measure::Rate, Measure::P99])),
         ["cost"] => Some(pairs(suite, &MEASURES[3..])),
-        ["beside"] => Some(beside(suite)),
+        ["beside"] => Some(duel_table(suite)),
         ["table", id] => suite.tables.iter().find(|table| table.id == *id).map(|table| grid(suite, table)),
         ["ratios", id] => suite.tables.iter().find(|table| table.id == *id).map(|table| ratios(suite, table)),
         _ => None,
@@ -30,18 +30,18 @@ fn summary(suite: &Suite) -> String {
     format!(
         "`{}`, {}, on {} with {} cores, {}; {} rounds of {} s for each pair of client and server.\n",
         // A backtick would end the code.
-        plain(&metadata.command).replace('`', "'"),
+        to_plain_line(&metadata.command).replace('`', "'"),
         utc(metadata.started_s),
-        escaped(machine.cpu.as_deref().unwrap_or("an unknown CPU")),
+        escape(machine.cpu.as_deref().unwrap_or("an unknown CPU")),
         machine.cores,
-        escaped(machine.system.as_deref().unwrap_or("an unknown system")),
+        escape(machine.system.as_deref().unwrap_or("an unknown system")),
         suite.rounds,
         suite.window_s,
     )
 }
 
 fn list(items: impl Iterator<Item = String>) -> String {
-    items.map(|item| format!("- {}\n", escaped(&item))).collect()
+    items.map(|item| format!("- {}\n", escape(&item))).collect()
 }
 
 fn grid(suite: &Suite, table: &Table) -> String {
@@ -51,7 +51,7 @@ fn grid(suite: &Suite, table: &Table) -> String {
             let published = entry.published.map_or_else(|| "–".to_owned(), |figure| figure.to_string());
             let shown = |pair: &str| {
                 let key = Key { pair: pair.to_owned(), ..entry.key.clone() };
-                here(suite, &key).map_or_else(|_| "–".to_owned(), |here| here.to_string())
+                figure_here(suite, &key).map_or_else(|_| "–".to_owned(), |here| here.to_string())
             };
             let beside =
                 entry.beside.as_deref().map_or_else(String::new, |pair| format!(" · {}", shown(pair)));
@@ -66,9 +66,8 @@ fn ratios(suite: &Suite, table: &Table) -> String {
     let mut text = header(["ratio", "published", "here", "verdict"].map(str::to_owned).into_iter());
     for row in &table.ratios {
         let judged = judge(suite, row);
-        text += &line(
-            [judged.name.clone(), judged.published(), judged.here(), judged.verdict.clone()].into_iter(),
-        );
+        let (published, here) = (judged.format_published(), judged.format_here());
+        text += &line([judged.name, published, here, judged.verdict].into_iter());
     }
     text
 }
@@ -77,24 +76,24 @@ fn ratios(suite: &Suite, table: &Table) -> String {
 fn pairs(suite: &Suite, measures: &[Measure]) -> String {
     let names = ["load", "client → server"].map(str::to_owned).into_iter();
     let mut text = header(names.chain(measures.iter().map(Measure::to_string)));
-    for (case, pair, name) in measured(suite) {
+    for (case, pair, name) in measured_pairs(suite) {
         let cells = measures.iter().map(|measure| {
             let key = Key { pair: pair.to_owned(), case: case.id.clone(), measure: *measure };
-            here(suite, &key).map_or_else(|_| "–".to_owned(), |here| here.to_string())
+            figure_here(suite, &key).map_or_else(|_| "–".to_owned(), |here| here.to_string())
         });
         text += &line([case.name.clone(), name.to_owned()].into_iter().chain(cells));
     }
     text
 }
 
-fn measured(suite: &Suite) -> impl Iterator<Item = (&Case, &str, &str)> {
+fn measured_pairs(suite: &Suite) -> impl Iterator<Item = (&Case, &str, &str)> {
     suite.cases.iter().flat_map(move |case| {
         let pairs = suite.pairs.iter().filter(|pair| suite.why_missing(&pair.id, &case.id).is_none());
         pairs.map(move |pair| (case, pair.id.as_str(), pair.name.as_str()))
     })
 }
 
-fn beside(suite: &Suite) -> String {
+fn duel_table(suite: &Suite) -> String {
     let names = ["load", "client → server", "beside", "calls/s", "p99", "server CPU per call"];
     let mut text = header(names.map(str::to_owned).into_iter());
     let measures = [Measure::Rate, Measure::P99, Measure::ServerCpu].map(|measure| duels(suite, measure));
@@ -104,7 +103,7 @@ fn beside(suite: &Suite) -> String {
             if rate.here.is_err() {
                 continue;
             }
-            let cells = [rate, p99, cpu].map(|judged| format!("{} {}", judged.here(), judged.verdict));
+            let cells = [rate, p99, cpu].map(|judged| format!("{} {}", judged.format_here(), judged.verdict));
             text += &line([rate.name.clone(), rates.0.clone(), rates.1.clone()].into_iter().chain(cells));
         }
     }
@@ -117,21 +116,21 @@ fn header(columns: impl Iterator<Item = String>) -> String {
 }
 
 fn line(cells: impl Iterator<Item = String>) -> String {
-    let cells: Vec<_> = cells.map(|cell| format!(" {} |", escaped(&cell))).collect();
+    let cells: Vec<_> = cells.map(|cell| format!(" {} |", escape(&cell))).collect();
     format!("|{}\n", cells.concat())
 }
 
 /// Text that is one cell of a table.
-fn escaped(text: &str) -> String {
-    plain(text).replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;")
+fn escape(text: &str) -> String {
+    to_plain_line(text).replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;")
 }
 
 /// One line, without characters that change how others are shown.
-fn plain(text: &str) -> String {
+fn to_plain_line(text: &str) -> String {
     let shown = |c| match c {
         '\n' => ' ',
         '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
         c => c,
     };
-    printable(&text.chars().map(shown).collect::<String>())
+    to_printable(&text.chars().map(shown).collect::<String>())
 }

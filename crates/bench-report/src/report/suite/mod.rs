@@ -44,7 +44,7 @@ pub(super) struct JudgedRatio {
 }
 
 /// A figure, or why there is none.
-pub(super) fn here(suite: &Suite, key: &Key) -> Result<Here, String> {
+pub(super) fn figure_here(suite: &Suite, key: &Key) -> Result<Here, String> {
     let values: Vec<_> = cell(suite, key)?.values(key.measure).into_iter().map(|(_, value)| value).collect();
     let median = median(&values).ok_or_else(|| no_figure(suite, key))?;
     Ok(Here { median, interval: median_interval(&values, CONFIDENCE), measure: key.measure })
@@ -170,13 +170,13 @@ pub(super) fn duels(suite: &Suite, measure: Measure) -> Vec<(String, String, Vec
 }
 
 /// How many differences chance alone is expected to show among these comparisons.
-pub(super) fn expected_by_chance(judged: usize) -> f64 {
+pub(super) fn expected_differences(judged: usize) -> f64 {
     // Six rounds: the interval from minimum to maximum errs in 2 of 2^6 cases.
     judged as f64 * 2.0 / 2.0_f64.powi(MIN_ROUNDS as i32)
 }
 
 /// Peers and cases that are missing, each with its reason.
-pub(super) fn missing(suite: &Suite) -> Vec<(String, String)> {
+pub(super) fn list_missing(suite: &Suite) -> Vec<(String, String)> {
     let peers = suite.peers.iter().filter_map(|peer| Some((peer.name.clone(), peer.missing.clone()?)));
     let cases = suite.cases.iter().filter_map(|case| Some((case.name.clone(), case.missing.clone()?)));
     let failed = suite.cells.iter().filter(|cell| !cell.is_control).filter_map(|cell| {
@@ -188,16 +188,18 @@ pub(super) fn missing(suite: &Suite) -> Vec<(String, String)> {
 
 impl std::fmt::Display for Here {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(&shown(self.measure, self.median))
+        f.pad(&format_measure(self.measure, self.median))
     }
 }
 
 impl Here {
     /// Low and high end, or a dash.
-    pub(super) fn interval(&self) -> String {
+    pub(super) fn format_interval(&self) -> String {
         match self.interval {
             Some(interval) => {
-                format!("{} – {}", shown(self.measure, interval.low), shown(self.measure, interval.high))
+                let [low, high] =
+                    [interval.low, interval.high].map(|value| format_measure(self.measure, value));
+                format!("{low} – {high}")
             }
             None => "–".to_owned(),
         }
@@ -206,7 +208,7 @@ impl Here {
 
 impl JudgedRatio {
     /// The published ratio, or a dash.
-    pub(super) fn published(&self) -> String {
+    pub(super) fn format_published(&self) -> String {
         match self.published {
             None => "–".to_owned(),
             Some(Published::Exact(value)) => three_digits(value),
@@ -215,7 +217,7 @@ impl JudgedRatio {
     }
 
     /// The ratio here with its interval, or a dash.
-    pub(super) fn here(&self) -> String {
+    pub(super) fn format_here(&self) -> String {
         let Ok(here) = &self.here else { return "–".to_owned() };
         let ratio = three_digits(here.comparison.ratio);
         match here.comparison.interval {
@@ -228,7 +230,7 @@ impl JudgedRatio {
 }
 
 /// A value with its unit.
-pub(super) fn shown(measure: Measure, value: f64) -> String {
+pub(super) fn format_measure(measure: Measure, value: f64) -> String {
     match measure {
         Measure::CpuShare => format!("{:.0} %", value * 100.0),
         _ if measure.is_time() => Nanoseconds(value).to_string(),

@@ -2,15 +2,15 @@
 
 use std::fmt::Write;
 
-use super::{MEASURES, duels, here, judge, missing};
-use crate::format::printable;
+use super::{MEASURES, duels, figure_here, judge, list_missing};
+use crate::format::to_printable;
 use crate::model::{Key, Measure, Suite, Table};
 
 /// The suite as lines, without colours.
 pub(crate) fn write(text: &mut String, suite: &Suite) {
     let mut line = |content: String| {
         for part in content.split('\n') {
-            let _ = writeln!(text, "{}", printable(part));
+            let _ = writeln!(text, "{}", to_printable(part));
         }
     };
     line(format!("{}: {} ({})", suite.name, suite.title, suite.variant));
@@ -23,7 +23,7 @@ pub(crate) fn write(text: &mut String, suite: &Suite) {
     for reason in suite.verdict.reasons.iter().chain(&suite.warnings) {
         line(format!("          {reason}"));
     }
-    for (name, reason) in missing(suite) {
+    for (name, reason) in list_missing(suite) {
         line(format!("missing   {name}: {reason}"));
     }
     for table in &suite.tables {
@@ -39,7 +39,7 @@ pub(crate) fn write(text: &mut String, suite: &Suite) {
     for (pair, reference, judged) in duels(suite, Measure::Rate) {
         line(format!("\n{pair}, beside {reference}: {}", Measure::Rate));
         for judged in judged {
-            line(format!("  {:<24} {:<24} {}", judged.name, judged.here(), judged.verdict));
+            line(format!("  {:<24} {:<24} {}", judged.name, judged.format_here(), judged.verdict));
         }
     }
 }
@@ -49,12 +49,12 @@ fn table_lines(suite: &Suite, table: &Table) -> Vec<String> {
     for (row, entries) in table.rows.iter().zip(table.entries.chunks(table.columns.len().max(1))) {
         for (column, entry) in table.columns.iter().zip(entries) {
             let published = entry.published.map_or_else(|| "–".to_owned(), |figure| figure.to_string());
-            let measured = match here(suite, &entry.key) {
-                Ok(here) => format!("{here} [{}]", here.interval()),
+            let measured = match figure_here(suite, &entry.key) {
+                Ok(here) => format!("{here} [{}]", here.format_interval()),
                 Err(reason) => format!("– ({reason})"),
             };
             let beside = entry.beside.as_ref().and_then(|pair| {
-                let here = here(suite, &Key { pair: pair.clone(), ..entry.key.clone() }).ok()?;
+                let here = figure_here(suite, &Key { pair: pair.clone(), ..entry.key.clone() }).ok()?;
                 Some(format!("  PolyRPC {here}"))
             });
             let beside = beside.unwrap_or_default();
@@ -66,8 +66,8 @@ fn table_lines(suite: &Suite, table: &Table) -> Vec<String> {
         lines.push(format!(
             "  {:<31} published {:<16} here {:<24} {}",
             judged.name,
-            judged.published(),
-            judged.here(),
+            judged.format_published(),
+            judged.format_here(),
             judged.verdict
         ));
     }
@@ -80,7 +80,7 @@ fn pairs(suite: &Suite, measure: Measure) -> Vec<String> {
         for pair in suite.pairs.iter().filter(|pair| suite.cell(&pair.id, &case.id).is_some()) {
             let key = Key { pair: pair.id.clone(), case: case.id.clone(), measure };
             let shown =
-                here(suite, &key).map_or_else(|reason| format!("– ({reason})"), |here| here.to_string());
+                figure_here(suite, &key).map_or_else(|why| format!("– ({why})"), |here| here.to_string());
             lines.push(format!("  {:<24} {:<36} {shown}", case.name, pair.name));
         }
     }
