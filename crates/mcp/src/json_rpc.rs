@@ -67,19 +67,19 @@ pub(crate) fn success(id: &Id, result: Value) -> Value {
 #[derive(Deserialize)]
 struct Raw<'a> {
     jsonrpc: Option<Value>,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "deserialize_present")]
     id: Option<Value>,
     method: Option<Value>,
     #[serde(borrow)]
     params: Option<&'a RawValue>,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "deserialize_present")]
     result: Option<Value>,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "deserialize_present")]
     error: Option<Value>,
 }
 
 /// Distinguishes `null` from a missing member.
-fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+fn deserialize_present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 

@@ -69,7 +69,7 @@ impl Exchange<'_> {
 
     /// Agrees on the revision: that of the client if it is known here, else the newest with a handshake.
     fn initialize(&self, params: &Params<'_>) -> Value {
-        let wanted = params.protocol_version.as_deref().and_then(Version::named);
+        let wanted = params.protocol_version.as_deref().and_then(Version::from_name);
         let version =
             wanted.filter(|version| version.has_handshake()).unwrap_or(Version::NEWEST_WITH_HANDSHAKE);
         let mut result = json!({
@@ -92,7 +92,7 @@ impl Exchange<'_> {
         if let Some(text) = &self.settings.instructions {
             result["instructions"] = text.as_str().into();
         }
-        cacheable(&mut result);
+        mark_cacheable(&mut result);
         result
     }
 
@@ -104,7 +104,7 @@ impl Exchange<'_> {
     fn list(&self, params: &Params<'_>) -> Result<Value, Error> {
         let rest = match params.cursor.as_deref() {
             None => self.tools.all(),
-            Some(cursor) => self.tools.behind(cursor).ok_or_else(|| {
+            Some(cursor) => self.tools.tools_after(cursor).ok_or_else(|| {
                 Error::new(
                     INVALID_PARAMS,
                     "the cursor is unknown: the list may have changed, and begins without one",
@@ -112,19 +112,19 @@ impl Exchange<'_> {
             })?,
         };
         let page = rest.get(..self.settings.page).unwrap_or(rest);
-        let described: Vec<_> = page.iter().map(|tool| self.described(tool)).collect();
+        let described: Vec<_> = page.iter().map(|tool| self.describe(tool)).collect();
         let mut result = json!({ "tools": described });
         if let Some(last) = page.last().filter(|_| page.len() < rest.len()) {
             result["nextCursor"] = last.name().into();
         }
         if !self.version.has_handshake() {
-            cacheable(&mut result);
+            mark_cacheable(&mut result);
         }
         Ok(result)
     }
 
     /// A tool, with the members that the revision defines.
-    fn described(&self, tool: &Tool) -> Value {
+    fn describe(&self, tool: &Tool) -> Value {
         let mut described = tool.description.clone();
         if let (Value::Object(members), Version::V2025March) = (&mut described, self.version) {
             members.remove("title");
@@ -166,7 +166,7 @@ fn capabilities() -> Value {
 }
 
 /// Members of results that clients of the newest revision may keep, for a while and for the same credential.
-fn cacheable(result: &mut Value) {
+fn mark_cacheable(result: &mut Value) {
     result["resultType"] = "complete".into();
     result["ttlMs"] = TTL_MS.into();
     result["cacheScope"] = "private".into();
@@ -176,8 +176,8 @@ fn cacheable(result: &mut Value) {
 fn content(output: Output, reply: Reply) -> Result<Value, Error> {
     let (structured, text) = match reply {
         Reply::Message(bytes) => {
-            let text = utf8(&bytes)?;
-            let value = json(&text)?;
+            let text = decode_utf8(&bytes)?;
+            let value = parse_json(&text)?;
             let structured = match output {
                 Output::Message => Some(value),
                 Output::Value | Output::Messages => Some(json!({ "result": value })),
@@ -186,7 +186,8 @@ fn content(output: Output, reply: Reply) -> Result<Value, Error> {
             (structured, text)
         }
         Reply::Messages { messages, truncated } => {
-            let values: Result<Vec<_>, Error> = messages.iter().map(|bytes| json(&utf8(bytes)?)).collect();
+            let values = messages.iter().map(|bytes| parse_json(&decode_utf8(bytes)?));
+            let values: Result<Vec<_>, Error> = values.collect();
             let whole = json!({ "messages": values?, "truncated": truncated });
             let text = whole.to_string();
             (Some(whole), text)
@@ -208,13 +209,13 @@ fn failure(status: &Status) -> Value {
     json!({ "content": [{ "type": "text", "text": text }], "isError": true })
 }
 
-fn utf8(bytes: &Bytes) -> Result<String, Error> {
+fn decode_utf8(bytes: &Bytes) -> Result<String, Error> {
     let wrong = |_| Error::new(INTERNAL_ERROR, "the reply is not UTF-8");
     String::from_utf8(bytes.to_vec()).map_err(wrong)
 }
 
 /// An empty message has no text in some formats.
-fn json(text: &str) -> Result<Value, Error> {
+fn parse_json(text: &str) -> Result<Value, Error> {
     if text.is_empty() {
         return Ok(Value::Object(Map::new()));
     }

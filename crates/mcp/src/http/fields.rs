@@ -39,7 +39,7 @@ pub(super) fn check_mirrored(fields: &Metadata, method: &str, name: Option<&str>
     if method != "tools/call" {
         return Ok(());
     }
-    match fields.get(NAME).map(decoded) {
+    match fields.get(NAME).map(decode_field) {
         Some(Some(field)) if Some(field.as_str()) == name => Ok(()),
         Some(_) => Err("the field Mcp-Name differs from the message".into()),
         None => Err("the field Mcp-Name is missing".into()),
@@ -47,7 +47,7 @@ pub(super) fn check_mirrored(fields: &Metadata, method: &str, name: Option<&str>
 }
 
 /// Decodes a value; one that is not allowed in a field is sent as `=?base64?…?=`.
-fn decoded(value: &str) -> Option<String> {
+fn decode_field(value: &str) -> Option<String> {
     match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
         None => Some(value.to_owned()),
         Some(encoded) => String::from_utf8(STANDARD.decode(encoded).ok()?).ok(),

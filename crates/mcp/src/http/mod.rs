@@ -96,7 +96,7 @@ async fn post(
     // Not earlier: a client that sends no body would hold the place of one that does.
     let Ok(_permit) = endpoint.requests.try_acquire() else { return busy() };
     let Ok(text) = std::str::from_utf8(&body.bytes) else {
-        return failed(400, None, &Error::new(PARSE_ERROR, "the message is not UTF-8"));
+        return failure(400, None, &Error::new(PARSE_ERROR, "the message is not UTF-8"));
     };
     let options = CallOptions {
         credential: fields::credential(&request.headers),
@@ -114,8 +114,8 @@ async fn post(
         options: &options,
     };
     match text.trim_start().starts_with('[') {
-        true => batch(endpoint, text, &sent, exchange).await,
-        false => single(text, &sent, exchange).await,
+        true => answer_batch(endpoint, text, &sent, exchange).await,
+        false => answer_single(text, &sent, exchange).await,
     }
 }
 
@@ -151,28 +151,32 @@ fn busy() -> HttpResponse {
     response
 }
 
-async fn single<'e>(text: &str, sent: &Metadata, exchange: impl Fn(Version) -> Exchange<'e>) -> HttpResponse {
+async fn answer_single<'e>(
+    text: &str,
+    sent: &Metadata,
+    exchange: impl Fn(Version) -> Exchange<'e>,
+) -> HttpResponse {
     let (id, method, params) = match Message::parse(text) {
         Ok(Message::Request { id, method, params }) => (id, method, params),
         // Notifications and responses need no action: the server has no open request.
         Ok(Message::Notification | Message::Answer) => return accepted(),
-        Err((id, error)) => return failed(400, id.as_ref(), &error),
+        Err((id, error)) => return failure(400, id.as_ref(), &error),
     };
     let params = match Params::parse(params) {
         Ok(params) => params,
-        Err(error) => return failed(400, Some(&id), &error),
+        Err(error) => return failure(400, Some(&id), &error),
     };
     let version = match version(sent, &method, &params) {
         Ok(version) => version,
-        Err(error) => return failed(400, Some(&id), &error),
+        Err(error) => return failure(400, Some(&id), &error),
     };
     match exchange(version).answer(&method, params).await {
         Ok(result) => document(200, &success(&id, result)),
         // In the newest revision the body distinguishes a missing method from a missing endpoint.
         Err(error) if error.code == METHOD_NOT_FOUND && !version.has_handshake() => {
-            failed(404, Some(&id), &error)
+            failure(404, Some(&id), &error)
         }
-        Err(error) => failed(200, Some(&id), &error),
+        Err(error) => failure(200, Some(&id), &error),
     }
 }
 
@@ -192,7 +196,7 @@ fn version(sent: &Metadata, method: &str, params: &Params<'_>) -> Result<Version
     let version = match named {
         None => return Ok(Version::V2025March),
         Some(_) if method == "initialize" => return Ok(Version::NEWEST_WITH_HANDSHAKE),
-        Some(name) => Version::named(name).ok_or_else(|| {
+        Some(name) => Version::from_name(name).ok_or_else(|| {
             let data = json!({ "supported": Version::ALL.map(Version::as_str), "requested": name });
             Error::new(UNSUPPORTED_PROTOCOL_VERSION, "the revision of the protocol is not supported")
                 .with_data(data)
@@ -213,21 +217,21 @@ fn mismatch(text: impl Into<String>) -> Error {
 }
 
 /// A batch of messages, which only the oldest revision has.
-async fn batch<'e>(
+async fn answer_batch<'e>(
     endpoint: &Endpoint,
     text: &str,
     sent: &Metadata,
     exchange: impl Fn(Version) -> Exchange<'e>,
 ) -> HttpResponse {
-    let invalid = |text: &str| failed(400, None, &Error::new(INVALID_REQUEST, text));
+    let invalid = |text: &str| failure(400, None, &Error::new(INVALID_REQUEST, text));
     let field = sent.get(fields::VERSION);
-    let version = field.map_or(Some(Version::V2025March), Version::named);
+    let version = field.map_or(Some(Version::V2025March), Version::from_name);
     let Some(version) = version.filter(|version| version.has_batches()) else {
         return invalid("this revision of the protocol has no batches");
     };
     let messages: Vec<&RawValue> = match serde_json::from_str(text) {
         Ok(messages) => messages,
-        Err(error) => return failed(400, None, &Error::new(PARSE_ERROR, error.to_string())),
+        Err(error) => return failure(400, None, &Error::new(PARSE_ERROR, error.to_string())),
     };
     match messages.len() {
         0 => return invalid("the batch is empty"),
@@ -235,7 +239,7 @@ async fn batch<'e>(
         _ => {}
     }
     let exchange = exchange(version);
-    let answers = join_all(messages.iter().map(|message| member(message.get(), &exchange))).await;
+    let answers = join_all(messages.iter().map(|message| answer_member(message.get(), &exchange))).await;
     let answers: Vec<_> = answers.into_iter().flatten().collect();
     match answers.is_empty() {
         true => accepted(),
@@ -244,7 +248,7 @@ async fn batch<'e>(
 }
 
 /// The answer to a message of a batch, if it gets one.
-async fn member(text: &str, exchange: &Exchange<'_>) -> Option<Value> {
+async fn answer_member(text: &str, exchange: &Exchange<'_>) -> Option<Value> {
     let (id, method, params) = match Message::parse(text) {
         Ok(Message::Request { id, method, params }) => (id, method, params),
         Ok(Message::Notification | Message::Answer) => return None,
@@ -268,14 +272,14 @@ fn accepted() -> HttpResponse {
     response
 }
 
-fn failed(status: u16, id: Option<&Id>, error: &Error) -> HttpResponse {
+fn failure(status: u16, id: Option<&Id>, error: &Error) -> HttpResponse {
     document(status, &error.answer(id))
 }
 
 /// A request that is rejected before its message is read.
 #[cold]
 fn refusal(status: u16, text: &str) -> HttpResponse {
-    failed(status, None, &Error::new(INVALID_REQUEST, text))
+    failure(status, None, &Error::new(INVALID_REQUEST, text))
 }
 
 fn document(status: u16, document: &Value) -> HttpResponse {

@@ -16,7 +16,7 @@ pub(super) fn check(schema: &Value, text: &str) -> Result<(), String> {
         return Err("the arguments are nested too deeply".to_owned());
     };
     let budget = text.len().saturating_mul(STEPS_PER_BYTE);
-    Check { definitions: &schema["$defs"], budget }.value(schema, &value, "")
+    Check { definitions: &schema["$defs"], budget }.check_value(schema, &value, "")
 }
 
 struct Check<'s> {
@@ -26,45 +26,50 @@ struct Check<'s> {
 }
 
 impl<'s> Check<'s> {
-    fn value(&mut self, schema: &'s Value, value: &Value, path: &str) -> Result<(), String> {
+    fn check_value(&mut self, schema: &'s Value, value: &Value, path: &str) -> Result<(), String> {
         let Some(left) = self.budget.checked_sub(1) else { return Ok(()) };
         self.budget = left;
-        let schema = self.resolved(schema);
-        self.alternatives(schema, value, path)?;
+        let schema = self.resolve(schema);
+        self.check_alternatives(schema, value, path)?;
         match value {
-            Value::Object(members) => self.object(schema, members, path),
+            Value::Object(members) => self.check_object(schema, members, path),
             Value::Array(items) => items.iter().enumerate().try_for_each(|(n, item)| {
                 let declared = schema["prefixItems"].get(n).unwrap_or_else(|| &schema["items"]);
-                self.value(declared, item, &joined(path, &n.to_string()))
+                self.check_value(declared, item, &join_path(path, &n.to_string()))
             }),
             _ => Ok(()),
         }
     }
 
-    fn object(&mut self, schema: &'s Value, members: &Map<String, Value>, path: &str) -> Result<(), String> {
+    fn check_object(
+        &mut self,
+        schema: &'s Value,
+        members: &Map<String, Value>,
+        path: &str,
+    ) -> Result<(), String> {
         let others = &schema["additionalProperties"];
         for (name, member) in members {
             match schema["properties"].get(name) {
-                Some(declared) => self.value(declared, member, &joined(path, name))?,
+                Some(declared) => self.check_value(declared, member, &join_path(path, name))?,
                 None if *others == false && path.is_empty() => {
                     return Err(format!("there is no argument `{name}`"));
                 }
                 None if *others == false => return Err(format!("there is no member `{name}` in `{path}`")),
-                None => self.value(others, member, &joined(path, name))?,
+                None => self.check_value(others, member, &join_path(path, name))?,
             }
         }
         Ok(())
     }
 
     /// One of several schemas must declare the names, unless none applies to values of this type.
-    fn alternatives(&mut self, schema: &'s Value, value: &Value, path: &str) -> Result<(), String> {
+    fn check_alternatives(&mut self, schema: &'s Value, value: &Value, path: &str) -> Result<(), String> {
         let alternatives = schema["anyOf"].as_array().or_else(|| schema["oneOf"].as_array());
         let mut first = Ok(());
         for alternative in alternatives.into_iter().flatten() {
-            if !is_for(self.resolved(alternative), value) {
+            if !is_for(self.resolve(alternative), value) {
                 continue;
             }
-            match self.value(alternative, value, path) {
+            match self.check_value(alternative, value, path) {
                 Ok(()) => return Ok(()),
                 wrong => first = first.and(wrong),
             }
@@ -72,7 +77,7 @@ impl<'s> Check<'s> {
         first
     }
 
-    fn resolved(&self, schema: &'s Value) -> &'s Value {
+    fn resolve(&self, schema: &'s Value) -> &'s Value {
         let name = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix(PLACE));
         name.and_then(|name| self.definitions.get(name)).unwrap_or(schema)
     }
@@ -88,7 +93,7 @@ fn is_for(schema: &Value, value: &Value) -> bool {
     }
 }
 
-fn joined(path: &str, name: &str) -> String {
+fn join_path(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 

@@ -91,7 +91,7 @@ impl Tools {
     }
 
     /// Returns the tools behind the one of this name; `None` if there is no such tool.
-    pub(crate) fn behind(&self, name: &str) -> Option<&[Tool]> {
+    pub(crate) fn tools_after(&self, name: &str) -> Option<&[Tool]> {
         let place = self.tools.binary_search_by(|tool| tool.name.as_str().cmp(name)).ok()?;
         self.tools.get(place + 1..)
     }

@@ -67,7 +67,7 @@ async fn requests_without_their_bodies_take_no_place_and_end() {
     let running = serve(everything().max_requests(1)).await;
     let address = running.server.address().clone();
     let mut slow: Vec<_> = (0..3).map(|_| begin(&address, "{", 9)).collect();
-    until_received(&running).await;
+    wait_until_received(&running).await;
     assert_eq!(running.request("ping", json!({})).status, 200);
     for stream in &mut slow {
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -78,7 +78,7 @@ async fn requests_without_their_bodies_take_no_place_and_end() {
 }
 
 /// Waits until the server has read what was sent before.
-async fn until_received(running: &Running) {
+async fn wait_until_received(running: &Running) {
     let end = Instant::now() + Duration::from_secs(60);
     while running.server.info().connections.iter().filter(|connection| connection.received > 0).count() < 3 {
         assert!(Instant::now() < end, "the server does not read");

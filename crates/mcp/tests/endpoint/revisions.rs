@@ -91,7 +91,7 @@ async fn batch_is_answered_by_the_oldest_revision_only() {
 }
 
 /// A request of the newest revision, with the fields that repeat its parts.
-fn modern(running: &Running, method: &str, params: Value, fields: &[(&str, &str)]) -> crate::Answer {
+fn send_modern(running: &Running, method: &str, params: Value, fields: &[(&str, &str)]) -> crate::Answer {
     let mut params = params;
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -107,7 +107,7 @@ const VERSION: (&str, &str) = ("MCP-Protocol-Version", "2026-07-28");
 async fn request_of_the_newest_revision_stands_alone() {
     let running = serve(everything()).await;
     let discovered =
-        modern(&running, "server/discover", json!({}), &[VERSION, ("Mcp-Method", "server/discover")])
+        send_modern(&running, "server/discover", json!({}), &[VERSION, ("Mcp-Method", "server/discover")])
             .result();
     assert_eq!(
         discovered["supportedVersions"],
@@ -115,7 +115,8 @@ async fn request_of_the_newest_revision_stands_alone() {
     );
     assert_eq!(discovered["resultType"], "complete");
     assert_eq!(discovered["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "polyrpc");
-    let list = modern(&running, "tools/list", json!({}), &[VERSION, ("Mcp-Method", "tools/list")]).result();
+    let fields = [VERSION, ("Mcp-Method", "tools/list")];
+    let list = send_modern(&running, "tools/list", json!({}), &fields).result();
     assert!(
         list["ttlMs"].is_u64() && list["cacheScope"] == "private" && list["resultType"] == "complete",
         "{list}"
@@ -123,13 +124,14 @@ async fn request_of_the_newest_revision_stands_alone() {
     let params = json!({ "name": "add", "arguments": { "arg1": 1, "arg2": 2 } });
     for name in ["add", "=?base64?YWRk?="] {
         let fields = [VERSION, ("Mcp-Method", "tools/call"), ("Mcp-Name", name)];
-        let called = modern(&running, "tools/call", params.clone(), &fields).result();
+        let called = send_modern(&running, "tools/call", params.clone(), &fields).result();
         assert_eq!(
             (&called["structuredContent"]["result"], &called["resultType"]),
             (&json!(3), &json!("complete"))
         );
     }
-    let unknown = modern(&running, "resources/list", json!({}), &[VERSION, ("Mcp-Method", "resources/list")]);
+    let fields = [VERSION, ("Mcp-Method", "resources/list")];
+    let unknown = send_modern(&running, "resources/list", json!({}), &fields);
     assert_eq!((unknown.status, unknown.code()), (404, -32601));
 }
 
@@ -145,7 +147,7 @@ async fn fields_of_the_newest_revision_must_fit_the_message() {
         &[VERSION, ("Mcp-Method", "tools/call"), ("Mcp-Name", "fail")],
         &[("MCP-Protocol-Version", "2025-06-18"), ("Mcp-Method", "tools/call"), ("Mcp-Name", "add")],
     ] {
-        let answer = modern(&running, "tools/call", params.clone(), fields);
+        let answer = send_modern(&running, "tools/call", params.clone(), fields);
         assert_eq!((answer.status, answer.code()), (400, -32020), "{fields:?} {answer:?}");
     }
     let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
