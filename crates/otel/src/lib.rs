@@ -136,7 +136,7 @@ where
             Side::Client => SpanKind::Client,
             Side::Server => SpanKind::Server,
         };
-        let shared = shared(&begun, topic, target);
+        let shared = shared_attributes(&begun, topic, target);
         let name = match topic {
             None => (self.0.name)(&begun),
             Some(_) => begun.protocol.as_str().to_owned(),
@@ -167,7 +167,11 @@ fn topic(call: &Call) -> Option<&str> {
 }
 
 /// Returns the attributes of both span and duration.
-fn shared(call: &CallStart<'_>, topic: Option<&str>, target: Option<(&str, Option<u16>)>) -> Vec<KeyValue> {
+fn shared_attributes(
+    call: &CallStart<'_>,
+    topic: Option<&str>,
+    target: Option<(&str, Option<u16>)>,
+) -> Vec<KeyValue> {
     let method = match topic {
         None => call.full_name(),
         Some(_) => "_OTHER".to_owned(),
@@ -203,7 +207,7 @@ fn code(failure: Option<&Status>) -> Cow<'static, str> {
 }
 
 /// Whether a failure counts as an error on this side.
-fn counts(side: Side, status: &Status) -> bool {
+fn is_error(side: Side, status: &Status) -> bool {
     side == Side::Client
         || matches!(
             status.code(),
@@ -232,7 +236,7 @@ struct SpanGuard {
 
 impl SpanGuard {
     /// Returns the scope that nested calls inherit.
-    fn inherited(&self) -> CallScope {
+    fn inherited_scope(&self) -> CallScope {
         let current = propagation::current();
         match &self.trace {
             None => current,
@@ -249,7 +253,7 @@ impl SpanGuard {
         let (began, clock) = self.began;
         let took = clock.elapsed();
         let code = code(failure);
-        let error = failure.filter(|status| counts(self.side, status));
+        let error = failure.filter(|status| is_error(self.side, status));
         let mut outcome = vec![KeyValue::new("rpc.status_code", code.clone())];
         outcome.extend(error.map(|_| KeyValue::new("error.type", code)));
         let span = self.telemetry.span();
@@ -306,7 +310,7 @@ where
         let is_within = call.side() == Side::Client && active.has_active_span();
         let parent = if is_within { active } else { remote() };
         let spanned = self.start(&call, next.target(), &parent);
-        let answer = propagation::scope(spanned.inherited(), async { next.call(call).await });
+        let answer = propagation::scope(spanned.inherited_scope(), async { next.call(call).await });
         let ending = answer.with_context(spanned.telemetry.clone()).await;
         spanned.finish(ending.failure());
         ending
