@@ -47,7 +47,7 @@ const SERVERS: u32 = 1000;
 
 /// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
-    let machine = Machine::here();
+    let machine = Machine::current();
     let command: Vec<_> = std::env::args().collect();
     let method = format!(
         "{CALLERS} callers of an rpcx echo of {PAYLOAD} bytes on one connection, bare and governed in turn, {} windows \
@@ -77,8 +77,8 @@ fn call_bar(options: &Options) -> io::Result<Bar> {
         start_server(cast(Subject::Polyrpc, Shape::Shared(CALLERS))?, Protocol::Rpcx, PAYLOAD, None)?;
     let address = listening.address.to_string();
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let bare = Client::new(&format!("rpcx://{address}")).map_err(failed)?;
-    let governed = governed(&address)?;
+    let bare = Client::new(&format!("rpcx://{address}")).map_err(to_io_error)?;
+    let governed = governed_client(&address)?;
     let window = Duration::from_secs_f64(options.seconds.clamp(0.01, 3600.0));
     let measured = interleave(options.rounds.max(1), &[Kind::Bare, Kind::Governed], |kind| {
         let client = match kind {
@@ -91,7 +91,7 @@ fn call_bar(options: &Options) -> io::Result<Bar> {
 }
 
 /// With all features of governance, over one endpoint.
-fn governed(address: &str) -> io::Result<Client> {
+fn governed_client(address: &str) -> io::Result<Client> {
     Client::builder("rpcx://one")
         .discover(List::new([Instance::tcp(address)]))
         .balance(P2c::new())
@@ -101,7 +101,7 @@ fn governed(address: &str) -> io::Result<Client> {
         .layer(Metrics::new())
         .timeout(Duration::from_secs(10))
         .build()
-        .map_err(failed)
+        .map_err(to_io_error)
 }
 
 fn evaluate(measured: &[Series<Kind, Window>]) -> Bar {
@@ -137,14 +137,15 @@ const PAYLOAD: usize = 32;
 
 fn window_of(runtime: &Runtime, client: &Client, window: Duration) -> io::Result<Window> {
     // One-time work is not part of the cost of a call.
-    runtime.block_on(call(client.clone(), SharedLaps::start(Duration::from_millis(50)))).map_err(failed)?;
+    let warm_up = call(client.clone(), SharedLaps::start(Duration::from_millis(50)));
+    runtime.block_on(warm_up).map_err(to_io_error)?;
     let laps = SharedLaps::start(window);
     let before = measure::cpu_time();
     runtime.block_on(async {
         let callers: Vec<_> =
             (0..CALLERS).map(|_| tokio::spawn(call(client.clone(), laps.clone()))).collect();
         for caller in callers {
-            caller.await.map_err(io::Error::other)?.map_err(failed)?;
+            caller.await.map_err(io::Error::other)?.map_err(to_io_error)?;
         }
         Ok::<_, io::Error>(())
     })?;
@@ -169,7 +170,7 @@ const PICKS: u32 = 100_000;
 const PICK_ROUNDS: usize = 3;
 
 fn policy(name: &str) -> io::Result<Policy> {
-    name.parse().map_err(failed)
+    name.parse().map_err(to_io_error)
 }
 
 /// Compares the picks of a balancer with those of another, in turn.
@@ -240,6 +241,6 @@ fn server(n: u32) -> Instance {
     Instance::tcp(format!("10.0.{}.{}:8972", n / 256, n % 256)).with(attributes)
 }
 
-fn failed(error: impl Into<polyrpc::Error>) -> io::Error {
+fn to_io_error(error: impl Into<polyrpc::Error>) -> io::Error {
     io::Error::other(error.into().into_status())
 }

@@ -32,7 +32,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// This machine, now.
-    pub(crate) fn here() -> Self {
+    pub(crate) fn current() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let cpu_line = |key: &str| {
             let line = cpuinfo.lines().find(|line| line.starts_with(key))?;
@@ -46,10 +46,10 @@ impl Machine {
             cpu: cpu_line("model name").unwrap_or_else(unknown),
             cores: thread::available_parallelism().map_or(1, usize::from),
             virtual_machine: cpu_line("flags").is_some_and(|flags| flags.contains(" hypervisor")),
-            governor: written_in("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-            kernel: written_in("/proc/sys/kernel/osrelease"),
-            congestion_control: written_in("/proc/sys/net/ipv4/tcp_congestion_control"),
-            load_average: written_in("/proc/loadavg"),
+            governor: content_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            kernel: content_of("/proc/sys/kernel/osrelease"),
+            congestion_control: content_of("/proc/sys/net/ipv4/tcp_congestion_control"),
+            load_average: content_of("/proc/loadavg"),
             clock_reading_ns: measure::clock_reading().as_nanos(),
         }
     }
@@ -69,7 +69,7 @@ fn output_of(program: &str, arguments: &[&str]) -> String {
     }
 }
 
-fn written_in(path: &str) -> String {
+fn content_of(path: &str) -> String {
     fs::read_to_string(path).map_or_else(|_| unknown(), |text| text.trim().to_owned())
 }
 

@@ -69,7 +69,7 @@ pub(crate) fn run(subject: Subject, workload: &Workload, timing: Timing) -> io::
         Placement::Free => None,
     };
     let server = server(cast, workload.protocol, workload.payload, core);
-    between(&server, timing, |connect| {
+    run_pair(&server, timing, |connect| {
         ClientOptions {
             kind: cast.client,
             connect,
@@ -87,16 +87,16 @@ pub(crate) fn run(subject: Subject, workload: &Workload, timing: Timing) -> io::
 }
 
 /// Starts a server and its client, and runs one window.
-pub(crate) fn between(
+pub(crate) fn run_pair(
     server: &[String],
     timing: Timing,
     client: impl FnOnce(SocketAddr) -> Vec<String>,
 ) -> io::Result<Outcome> {
-    between_with(None, server, timing, client)
+    run_pair_with(None, server, timing, client)
 }
 
 /// The same with both processes of another build of this program.
-pub(crate) fn between_with(
+pub(crate) fn run_pair_with(
     program: Option<&Path>,
     server: &[String],
     timing: Timing,

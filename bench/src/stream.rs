@@ -44,7 +44,7 @@ const PROTOCOLS: [&str; 2] = ["grpc", "baidu-std"];
 
 /// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
-    let machine = Machine::here();
+    let machine = Machine::current();
     let command: Vec<_> = std::env::args().collect();
     let method = format!(
         "{} MiB each way in messages of {} KiB; {} MiB are read at a time, then none for {PAUSE:?}; loopback",
@@ -168,13 +168,13 @@ pub(crate) struct ClientOptions {
 /// Main function of the client's process.
 pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let client = Client::new(&format!("{}://{}", options.protocol, options.connect)).map_err(failed)?;
+    let client = Client::new(&format!("{}://{}", options.protocol, options.connect)).map_err(to_io_error)?;
     let pipe = PipeClient::new(client);
-    runtime.block_on(carry(&pipe, 1)).map_err(failed)?;
+    runtime.block_on(carry(&pipe, 1)).map_err(to_io_error)?;
     process::write_report(&Ready {})?;
     let mut told = io::stdin().lines();
     if told.next().transpose()?.is_some() {
-        process::write_report(&runtime.block_on(carry(&pipe, pieces(options.mib))).map_err(failed)?)?;
+        process::write_report(&runtime.block_on(carry(&pipe, pieces(options.mib))).map_err(to_io_error)?)?;
     }
     told.try_for_each(|line| line.map(drop))
 }
@@ -223,6 +223,6 @@ fn piece(number: u64) -> Bytes {
     bytes.into()
 }
 
-fn failed(error: impl Into<polyrpc::Error>) -> io::Error {
+fn to_io_error(error: impl Into<polyrpc::Error>) -> io::Error {
     io::Error::other(error.into().into_status())
 }

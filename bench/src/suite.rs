@@ -67,7 +67,7 @@ impl Suite {
     }
 
     fn measure(self, options: &Options) -> Measurement {
-        let machine = Machine::here();
+        let machine = Machine::current();
         let timing = options.timing();
         let subjects = options.subjects();
         let chosen = |name: &str| name.contains(&options.filter);

@@ -44,7 +44,7 @@ async fn protobuf(text: &str) -> polyrpc::Result<(f64, f64)> {
     let read = || {
         <Protobuf as Codec<pb::BenchmarkRequest>>::decode(Body::new(Format::Protobuf, encoded.clone()), None)
     };
-    Ok((a_call(call).await?, a_reading(read)?))
+    Ok((measure_call(call).await?, measure_reading(read)?))
 }
 
 async fn flatbuffers(text: &str) -> polyrpc::Result<(f64, f64)> {
@@ -55,7 +55,7 @@ async fn flatbuffers(text: &str) -> polyrpc::Result<(f64, f64)> {
     let read = || -> Result<Message<fbs::BenchmarkRequest>, _> {
         FlatBuffers::decode(Body::new(Format::FlatBuffers, encoded.clone()), None)
     };
-    Ok((a_call(call).await?, a_reading(read)?))
+    Ok((measure_call(call).await?, measure_reading(read)?))
 }
 
 async fn bind(server: Server) -> polyrpc::Result<polyrpc::server::ServerHandle> {
@@ -68,7 +68,7 @@ fn connect(server: &polyrpc::server::ServerHandle, protocol: Protocol) -> polyrp
 }
 
 /// Allocations of one call, client and server together, after warm-up.
-async fn a_call(call: impl AsyncFn() -> polyrpc::client::Result<()>) -> polyrpc::Result<f64> {
+async fn measure_call(call: impl AsyncFn() -> polyrpc::client::Result<()>) -> polyrpc::Result<f64> {
     for _ in 0..100 {
         call().await?;
     }
@@ -76,20 +76,20 @@ async fn a_call(call: impl AsyncFn() -> polyrpc::client::Result<()>) -> polyrpc:
     for _ in 0..CALLS {
         call().await?;
     }
-    Ok(counted(&region))
+    Ok(allocations_per_call(&region))
 }
 
 /// Allocations of reading one request whose buffer is already shared.
-fn a_reading<T>(read: impl Fn() -> Result<T, polyrpc::Status>) -> polyrpc::Result<f64> {
+fn measure_reading<T>(read: impl Fn() -> Result<T, polyrpc::Status>) -> polyrpc::Result<f64> {
     read()?;
     let region = Region::new(ALLOCATOR);
     for _ in 0..CALLS {
         read()?;
     }
-    Ok(counted(&region))
+    Ok(allocations_per_call(&region))
 }
 
-fn counted(region: &Region<'_, System>) -> f64 {
+fn allocations_per_call(region: &Region<'_, System>) -> f64 {
     let change = region.change();
     (change.allocations + change.reallocations) as f64 / CALLS as f64
 }

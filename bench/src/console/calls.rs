@@ -54,7 +54,9 @@ pub(super) fn bars(options: &Options) -> io::Result<Vec<Bar>> {
         let admin = admin(&console)?;
         get(&admin, &format!("/flags/rpcz_samples_per_second?setvalue={samples}"))?;
         let measured = match kind {
-            Kind::Profiled => profiled(&admin, window, || window_of(&runtime, &seen, WARM_UP, window)),
+            Kind::Profiled => {
+                measure_profiled(&admin, window, || window_of(&runtime, &seen, WARM_UP, window))
+            }
             Kind::Recorded => window_of(&runtime, &seen, RATE_FOUND, window),
             Kind::Counted | Kind::Observed => window_of(&runtime, &seen, WARM_UP, window),
         };
@@ -110,7 +112,7 @@ pub(super) fn bars(options: &Options) -> io::Result<Vec<Bar>> {
 
 /// Measures a window within a profile. What comes before and after the samples, to prepare and to resolve them, is not part of
 /// the window.
-fn profiled(
+fn measure_profiled(
     admin: &AdminHandle,
     window: Duration,
     measure: impl FnOnce() -> io::Result<Window>,

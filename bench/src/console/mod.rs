@@ -28,7 +28,7 @@ use polyrpc_console::{Admin, AdminHandle, Console, Role};
 use tokio::runtime::Runtime;
 
 use crate::bar::{Bar, Limit};
-use crate::load::{CALLERS, PAYLOAD, failed};
+use crate::load::{CALLERS, PAYLOAD, to_io_error};
 use crate::report::{self, Machine};
 
 /// Options of the measurement.
@@ -62,7 +62,7 @@ const MANY_METHODS: usize = 5_000;
 
 /// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
-    let machine = Machine::here();
+    let machine = Machine::current();
     let command: Vec<_> = std::env::args().collect();
     let method = format!(
         "{CALLERS} callers of an rpcx echo of {PAYLOAD} bytes on one connection, in one thread with the server, {} windows of {} s \
@@ -131,11 +131,11 @@ fn call_each(runtime: &Runtime, client: &Client, methods: usize) -> io::Result<(
             }
             Ok::<_, polyrpc::Failure>(())
         })
-        .map_err(failed)
+        .map_err(to_io_error)
 }
 
 fn client(server: &ServerHandle) -> io::Result<Client> {
-    Client::new(&format!("rpcx://{}", server.address())).map_err(failed)
+    Client::new(&format!("rpcx://{}", server.address())).map_err(to_io_error)
 }
 
 fn admin(console: &Console) -> io::Result<AdminHandle> {

@@ -61,18 +61,18 @@ pub(super) fn bars() -> io::Result<Vec<Bar>> {
     Ok(vec![
         bar("console_status_page", status, Limit::MillisAtMost(STATUS_LIMIT)),
         bar("console_vars_page", vars, Limit::MillisAtMost(VARS_LIMIT)),
-        bar("console_largest_page", largest(&runtime)?, Limit::MillisAtMost(LARGEST_LIMIT)),
+        bar("console_largest_page", largest_page_time(&runtime)?, Limit::MillisAtMost(LARGEST_LIMIT)),
     ])
 }
 
 /// Returns the time of the slowest page of a server with thousands of methods, each of which was called, and of connections.
-fn largest(runtime: &Runtime) -> io::Result<f64> {
+fn largest_page_time(runtime: &Runtime) -> io::Result<f64> {
     let server = serve(runtime, MANY_METHODS)?;
     call_each(runtime, &client(&server)?, MANY_METHODS)?;
     let console = Console::new();
     console.observe(&server);
     let admin = admin(&console)?;
-    let holder = held(&server)?;
+    let holder = hold_connections(&server)?;
     std::thread::sleep(Duration::from_secs(2));
     let mut slowest = 0.0;
     for target in LARGEST {
@@ -86,7 +86,7 @@ fn largest(runtime: &Runtime) -> io::Result<f64> {
 }
 
 /// Opens connections from another process, since one may not have the files of both ends; they are closed when it is dropped.
-fn held(server: &ServerHandle) -> io::Result<Child> {
+fn hold_connections(server: &ServerHandle) -> io::Result<Child> {
     let address = server.address().to_string();
     let options = ClientOptions {
         kind: ClientKind::Silent,

@@ -9,11 +9,11 @@ pub(super) const HEADER: usize = 12;
 const CORRELATION_ID: u64 = 1_000_000;
 
 pub(super) fn request(message: &[u8]) -> Vec<u8> {
-    request_numbered(CORRELATION_ID, message)
+    request_with_id(CORRELATION_ID, message)
 }
 
 pub(super) fn reply(message: &[u8]) -> Vec<u8> {
-    reply_numbered(CORRELATION_ID, message)
+    reply_with_id(CORRELATION_ID, message)
 }
 
 pub(super) fn body_len(header: &[u8]) -> Option<usize> {
@@ -23,7 +23,7 @@ pub(super) fn body_len(header: &[u8]) -> Option<usize> {
     u32_at(header, 4).map(|len| len as usize)
 }
 
-fn request_numbered(correlation_id: u64, message: &[u8]) -> Vec<u8> {
+fn request_with_id(correlation_id: u64, message: &[u8]) -> Vec<u8> {
     let mut names = Vec::new();
     bytes_field(&mut names, 1, b"example.EchoService");
     bytes_field(&mut names, 2, b"Echo");
@@ -34,7 +34,7 @@ fn request_numbered(correlation_id: u64, message: &[u8]) -> Vec<u8> {
     frame(&meta, message)
 }
 
-fn reply_numbered(correlation_id: u64, message: &[u8]) -> Vec<u8> {
+fn reply_with_id(correlation_id: u64, message: &[u8]) -> Vec<u8> {
     let mut outcome = Vec::new();
     varint_field(&mut outcome, 1, 0); // error_code: brpc's server always writes it
 
@@ -100,7 +100,7 @@ mod tests {
         let reply = b"PRPC\x00\x00\x00\x1f\x00\x00\x00\x12\x12\x02\x08\x00\
             \x18\x00\x20\x82\x80\x80\x80\x10\x50\x00\x58\x00\x62\x00\x0a\x0bhello world";
 
-        assert_eq!(request_numbered(ID, b"hello world"), request);
-        assert_eq!(reply_numbered(ID, b"hello world"), reply);
+        assert_eq!(request_with_id(ID, b"hello world"), request);
+        assert_eq!(reply_with_id(ID, b"hello world"), reply);
     }
 }

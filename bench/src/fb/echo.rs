@@ -121,7 +121,7 @@ impl Callers {
             Messages::Protobuf => "baidu-std",
             Messages::Flatbuffers => "fb-rpc",
         };
-        let client = Client::new(&format!("{scheme}://{}", options.connect)).map_err(failed)?;
+        let client = Client::new(&format!("{scheme}://{}", options.connect)).map_err(to_io_error)?;
         let ClientOptions { messages, callers, size, .. } = *options;
         Ok(Self { runtime, client, messages, callers, size })
     }
@@ -141,7 +141,7 @@ impl Load for Callers {
                 })
                 .collect();
             for caller in callers {
-                caller.await.map_err(io::Error::other)?.map_err(failed)?;
+                caller.await.map_err(io::Error::other)?.map_err(to_io_error)?;
             }
             Ok::<_, io::Error>(())
         })?;
@@ -169,6 +169,6 @@ async fn call_flatbuffers(client: Client, size: usize, laps: SharedLaps) -> poly
     Ok(())
 }
 
-fn failed(error: impl Into<polyrpc::Error>) -> io::Error {
+fn to_io_error(error: impl Into<polyrpc::Error>) -> io::Error {
     io::Error::other(error.into().into_status())
 }

@@ -127,7 +127,7 @@ struct Allocations {
 
 /// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
-    let machine = Machine::here();
+    let machine = Machine::current();
     let cases: Vec<_> = CALLERS
         .into_iter()
         .flat_map(|callers| SIZES.map(|size| (callers, size)))
@@ -170,7 +170,7 @@ impl Case {
     }
 
     /// Cost of the messages of a call alone.
-    fn alone(&self, messages: Messages) -> Option<f64> {
+    fn cost_alone(&self, messages: Messages) -> Option<f64> {
         let series = self.alone.iter().find(|series| series.subject == messages)?;
         Some(series.spread(|cpu_us| *cpu_us)?.median)
     }
@@ -212,7 +212,7 @@ fn load(messages: Messages, callers: usize, size: usize, timing: Timing) -> io::
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let core = if callers == 1 { Some(measure::last_core()?) } else { None };
     let server = ServerOptions { messages, listen, core }.to_arguments();
-    run::between(&server, timing, |connect| {
+    run::run_pair(&server, timing, |connect| {
         let (warm_up, window) = (timing.warm_up.as_millis() as u64, timing.window.as_millis() as u64);
         ClientOptions { messages, connect, callers, size, warm_up, window, core }.to_arguments()
     })

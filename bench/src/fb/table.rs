@@ -29,7 +29,7 @@ pub(super) fn print(callers: usize, cases: &[&Case]) {
         row(&format!("CPU µs/call, {}", side.as_str()), cases, figure);
     }
     for messages in Messages::ALL {
-        let figure = |case: &Case| case.alone(messages).map_or_else(dash, |cpu| format!("{cpu:.2}"));
+        let figure = |case: &Case| case.cost_alone(messages).map_or_else(dash, |cpu| format!("{cpu:.2}"));
         row(&format!("  {} alone", messages.as_str()), cases, figure);
     }
     row("less CPU with flatbuffers", cases, |case| percent(case, flatbuffers, Outcome::cpu_us, -1.0));

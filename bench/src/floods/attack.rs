@@ -70,15 +70,15 @@ impl Attack {
         }
     }
 
-    pub(super) const fn opened_by(self, opening: fn(&mut Frames)) -> Self {
+    pub(super) const fn with_opening(self, opening: fn(&mut Frames)) -> Self {
         Self { opening, ..self }
     }
 
-    pub(super) const fn bounded(self) -> Self {
+    pub(super) const fn with_bounded_fate(self) -> Self {
         Self { fate: Fate::Bounded, ..self }
     }
 
-    pub(super) const fn in_step(self, ahead: u32, answer: Answer) -> Self {
+    pub(super) const fn with_steps(self, ahead: u32, answer: Answer) -> Self {
         Self { pace: Pace::InStep(ahead, answer), fate: Fate::Bounded, ..self }
     }
 }
@@ -88,5 +88,5 @@ impl Attack {
 pub(super) const NEIGHBOUR: Attack = Attack::flood("neighbour", |frames, turn| {
     frames.call(super::frames::stream(turn), super::frames::ECHO);
 })
-.opened_by(Frames::open_windows)
-.in_step(100, Answer::End);
+.with_opening(Frames::open_windows)
+.with_steps(100, Answer::End);

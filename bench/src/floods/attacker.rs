@@ -47,7 +47,7 @@ impl AttackerOptions {
 
 /// Main function of the attacker's process.
 pub(crate) fn live(options: &AttackerOptions) -> io::Result<()> {
-    let attack = attacks::named(&options.attack)
+    let attack = attacks::find(&options.attack)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no attack of this name"))?;
     process::prepare(options.core)?;
     // It may share its core with the well-behaved client, which would wait for the end of its time slices.

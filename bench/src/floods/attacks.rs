@@ -9,6 +9,6 @@ pub(super) fn all() -> impl Iterator<Item = &'static Attack> {
         .flatten()
 }
 
-pub(super) fn named(name: &str) -> Option<&'static Attack> {
+pub(super) fn find(name: &str) -> Option<&'static Attack> {
     all().chain([&NEIGHBOUR]).find(|attack| attack.name == name)
 }

@@ -13,25 +13,25 @@ pub(super) const ATTACKS: [Attack; 10] = [
     Attack::flood("settings_windows", |frames, turn| {
         frames.settings(&[(INITIAL_WINDOW_SIZE, 1 - turn % 2)]);
     })
-    .opened_by(|frames| wait_for_windows(frames, 32))
-    .in_step(QUIET, Answer::Ack),
+    .with_opening(|frames| wait_for_windows(frames, 32))
+    .with_steps(QUIET, Answer::Ack),
     // CVE-2019-9512
     Attack::flood("ping", |frames, _| frames.frame(PING, 0, 0, b"anybody?")),
     Attack::flood("ping_in_step", |frames, _| frames.frame(PING, 0, 0, b"anybody?"))
-        .in_step(QUIET, Answer::Ack),
+        .with_steps(QUIET, Answer::Ack),
     // CVE-2019-9513
     Attack::flood("priority", |frames, turn| {
         frames.frame(PRIORITY, 0, stream(turn), &[0, 0, 0, 0, 0]);
     }),
     Attack::flood("unknown_frames", |frames, _| frames.frame(0x77, 0, 0, b"unknown")),
-    Attack::flood("window_updates", |frames, _| frames.window_update(0, 1)).bounded(),
+    Attack::flood("window_updates", |frames, _| frames.window_update(0, 1)).with_bounded_fate(),
     Attack::flood("window_updates_closed_stream", |frames, _| frames.window_update(1, 1))
-        .opened_by(|frames| frames.call(1, super::frames::ECHO))
-        .bounded(),
+        .with_opening(|frames| frames.call(1, super::frames::ECHO))
+        .with_bounded_fate(),
     // CVE-2019-9511: responses that can only be sent byte by byte.
     Attack::flood("window_dribble", |frames, turn| frames.window_update(stream(turn % STREAMS), 1))
-        .opened_by(|frames| wait_for_windows(frames, 8_000))
-        .bounded(),
+        .with_opening(|frames| wait_for_windows(frames, 8_000))
+        .with_bounded_fate(),
 ];
 
 /// Fewer than a server rejects in one batch.

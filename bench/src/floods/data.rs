@@ -6,10 +6,10 @@ use super::frames::{DATA, ECHO, END_STREAM, Frames, PADDED, message, stream};
 pub(super) const ATTACKS: [Attack; 3] = [
     // CVE-2019-9518
     Attack::flood("empty_data", |frames, _| frames.frame(DATA, 0, 1, &[]))
-        .opened_by(|frames| frames.head(1, ECHO)),
+        .with_opening(|frames| frames.head(1, ECHO)),
     // Padding of no bytes: the frame is not empty, but its data is.
     Attack::flood("empty_data_padded", |frames, _| frames.frame(DATA, PADDED, 1, &[0]))
-        .opened_by(|frames| frames.head(1, ECHO)),
+        .with_opening(|frames| frames.head(1, ECHO)),
     // A message byte by byte, ten bytes for one.
     Attack::flood("one_byte_data", |frames, turn| {
         frames.head(stream(turn), ECHO);
@@ -21,6 +21,6 @@ pub(super) const ATTACKS: [Attack; 3] = [
             rest = behind;
         }
     })
-    .opened_by(Frames::open_windows)
-    .bounded(),
+    .with_opening(Frames::open_windows)
+    .with_bounded_fate(),
 ];

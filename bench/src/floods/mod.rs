@@ -93,7 +93,7 @@ const GROWN_KIB: f64 = 10.0 * 1024.0;
 /// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let mut measured = Measurement {
-        machine: Machine::here(),
+        machine: Machine::current(),
         command: std::env::args().collect(),
         seconds: options.seconds,
         quiet: Vec::new(),
@@ -156,7 +156,7 @@ impl Measurement {
     fn judge_p99(&self, attack: &Attack) -> Bar {
         Bar {
             name: format!("floods_{}_p99", attack.name),
-            value: self.later(attack),
+            value: self.latency_ratio(attack),
             limit: Limit::RatioAtMost(LATER),
             clean: self.is_clean(attack),
         }
@@ -173,11 +173,11 @@ impl Measurement {
     }
 
     fn is_late(&self, attack: &Attack) -> bool {
-        self.later(attack).is_none_or(|times| times > LATER)
+        self.latency_ratio(attack).is_none_or(|times| times > LATER)
     }
 
     /// Ratio of the well-behaved client's latency to that when alone.
-    fn later(&self, attack: &Attack) -> Option<f64> {
+    fn latency_ratio(&self, attack: &Attack) -> Option<f64> {
         p99_us(self.rounds_of(attack)).zip(p99_us(&self.quiet)).map(|(own, quiet)| own / quiet)
     }
 
@@ -186,7 +186,8 @@ impl Measurement {
         self.rounds_of(attack).all(|tried| {
             let round = tried.round.as_ref();
             round.is_ok_and(|round| {
-                round.served.lost == 0 && round.siege.as_ref().is_some_and(|siege| attack.met(siege))
+                let siege = round.siege.as_ref();
+                round.served.lost == 0 && siege.is_some_and(|siege| attack.has_expected_fate(siege))
             })
         })
     }
@@ -266,7 +267,7 @@ fn p99_us<'t>(rounds: impl IntoIterator<Item = &'t RoundResult>) -> Option<f64> 
 
 impl Attack {
     /// Whether the attack met its expected fate.
-    fn met(&self, siege: &Siege) -> bool {
+    fn has_expected_fate(&self, siege: &Siege) -> bool {
         match self.fate {
             Fate::SentAway(codes) => {
                 siege.closed > 0 && siege.goodbye.is_some_and(|code| codes.contains(&code))

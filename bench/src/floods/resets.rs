@@ -14,8 +14,8 @@ pub(super) const ATTACKS: [Attack; 8] = [
         frames.call(stream(turn), ECHO);
         frames.reset(stream(turn));
     })
-    .opened_by(super::frames::Frames::open_windows)
-    .bounded(),
+    .with_opening(super::frames::Frames::open_windows)
+    .with_bounded_fate(),
     // CVE-2025-8671: each of these makes the server reset the stream.
     Attack::flood("made_you_reset_window_zero", |frames, turn| {
         frames.head(stream(turn), ECHO);

@@ -29,7 +29,7 @@ pub(super) struct Round {
 
 /// Runs the well-behaved client next to `attack`, or alone.
 pub(super) fn run(attack: Option<&Attack>, window: Duration) -> io::Result<Round> {
-    let cores = Cores::here()?;
+    let cores = Cores::current()?;
     let (mut server, Listening { address }) = serve(cores.server)?;
     let milliseconds = window.as_millis() as u64;
 
@@ -86,7 +86,7 @@ struct Cores {
 }
 
 impl Cores {
-    fn here() -> io::Result<Self> {
+    fn current() -> io::Result<Self> {
         let mut cores = measure::cores()?.into_iter().rev();
         let server = cores.next().ok_or_else(|| io::Error::other("this process may run on no core"))?;
         let attacker = cores.next().unwrap_or(server);

@@ -13,7 +13,7 @@ pub(super) const ATTACKS: [Attack; 4] = [
         fate: Fate::Closed,
         // The server's timeout for a head is 10 s.
         least: Duration::from_secs(12),
-        ..Attack::flood("slow_headers", |_, _| {}).opened_by(|frames| frames.frame(HEADERS, 0, 1, ECHO))
+        ..Attack::flood("slow_headers", |_, _| {}).with_opening(|frames| frames.frame(HEADERS, 0, 1, ECHO))
     },
     // Incomplete messages on the maximum number of streams.
     Attack::flood("slow_messages", |frames, turn| {
@@ -22,12 +22,12 @@ pub(super) const ATTACKS: [Attack; 4] = [
     }),
     // CVE-2019-9517 and similar: large responses without a window.
     Attack::flood("slow_read", |frames, turn| frames.large_call(stream(turn), 60_000))
-        .opened_by(|frames| frames.settings(&[(INITIAL_WINDOW_SIZE, 0)])),
+        .with_opening(|frames| frames.settings(&[(INITIAL_WINDOW_SIZE, 0)])),
     // Large responses with a window, which are not read.
     Attack {
         reads: false,
         ..Attack::flood("unread", |frames, turn| frames.large_call(stream(turn), 15_000))
-            .opened_by(Frames::open_windows)
-            .bounded()
+            .with_opening(Frames::open_windows)
+            .with_bounded_fate()
     },
 ];

@@ -27,7 +27,7 @@ fn converse(mut stream: TcpStream, mut echo: Echo) -> io::Result<()> {
         echo.answer(read)?;
         if !echo.replies().is_empty() {
             stream.write_all(echo.replies())?;
-            echo.sent(echo.replies().len());
+            echo.consume(echo.replies().len());
         }
     }
 }

@@ -60,7 +60,7 @@ impl Echo {
 
     /// Records that this many bytes of [`replies`](Self::replies) were written; after the last, moves the
     /// rest of the stream to the front.
-    pub(super) fn sent(&mut self, written: usize) {
+    pub(super) fn consume(&mut self, written: usize) {
         self.sent += written;
         if self.sent == self.replied {
             self.buffer.copy_within(self.taken..self.filled, 0);
@@ -98,7 +98,7 @@ mod tests {
                 echo.room()[..piece.len()].copy_from_slice(piece);
                 echo.answer(piece.len()).unwrap();
                 got.extend_from_slice(echo.replies());
-                echo.sent(echo.replies().len());
+                echo.consume(echo.replies().len());
             }
             assert_eq!(got, replies);
         }

@@ -110,7 +110,7 @@ impl Connection {
         }
         while !self.echo.replies().is_empty() {
             match self.stream.write(self.echo.replies()) {
-                Ok(written) => self.echo.sent(written),
+                Ok(written) => self.echo.consume(written),
                 Err(error) if would_wait(&error) => return Ok(Turn::Write),
                 Err(error) => return Err(error),
             }

@@ -25,30 +25,30 @@ pub(super) struct Measured {
 }
 
 pub(super) fn measure(options: &Options) -> Option<Measured> {
-    if !options.chosen("idle") {
+    if !options.is_chosen("idle") {
         return None;
     }
     eprintln!("measuring idle");
     let proxies = options.proxies().into_iter().filter(|proxy| *proxy != Proxy::Direct);
-    let kib =
-        proxies.map(|proxy| (proxy, grown(proxy, options.connections).map_err(|error| error.to_string())));
+    let growth = |proxy| measure_growth(proxy, options.connections).map_err(|error| error.to_string());
+    let kib = proxies.map(|proxy| (proxy, growth(proxy)));
     Some(Measured { connections: options.connections, kib: kib.collect() })
 }
 
-fn grown(proxy: Proxy, connections: usize) -> io::Result<f64> {
+fn measure_growth(proxy: Proxy, connections: usize) -> io::Result<f64> {
     let upstream = GrpcServer::start()?;
     let running = proxy.start(Input::Grpc, upstream.address)?;
     let usual = ClientOptions { warm_up: 0, ..ClientOptions::echo(running.address) };
     // One call, so that one-time setup is not attributed to a connection.
     drop(usual.start()?);
-    let before = settled(&running)?;
+    let before = settle(&running)?;
     let (_client, _) = ClientOptions { connections, ..usual }.start()?;
-    let grown = settled(&running)?.saturating_sub(before);
+    let grown = settle(&running)?.saturating_sub(before);
     Ok(grown as f64 / connections as f64)
 }
 
 /// Waits until the memory hardly changes for half a second.
-fn settled(running: &Running) -> io::Result<u64> {
+fn settle(running: &Running) -> io::Result<u64> {
     let (mut last, mut quiet) = (running.resident_kib()?, 0);
     for _ in 0..80 {
         thread::sleep(Duration::from_millis(250));

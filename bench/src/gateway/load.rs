@@ -69,7 +69,7 @@ pub(super) struct Measured {
 }
 
 pub(super) fn measure(options: &Options) -> Vec<Measured> {
-    let chosen = CASES.into_iter().filter(|case| options.chosen(case.name));
+    let chosen = CASES.into_iter().filter(|case| options.is_chosen(case.name));
     chosen
         .map(|case| {
             eprintln!("measuring {}", case.name);
@@ -103,7 +103,7 @@ impl Case {
                 let (mut client, _) = options.start()?;
                 let before = running.cpu_ns()?;
                 client.nudge()?;
-                let Done { tally, .. } = options.done(&client)?;
+                let Done { tally, .. } = options.wait_for_end(&client)?;
                 let spent = running.cpu_ns()?.saturating_sub(before);
                 if tally.errors > 0 {
                     let text = format!("{} wrong replies of {}", tally.errors, tally.calls);

@@ -57,7 +57,7 @@ impl Options {
     }
 
     /// Whether the workload with this name is to be measured.
-    fn chosen(&self, name: &str) -> bool {
+    fn is_chosen(&self, name: &str) -> bool {
         name.contains(&self.filter)
     }
 }
@@ -78,7 +78,7 @@ struct Measured {
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     // The proxies inherit it, and some do not raise it themselves.
     process::prepare(None)?;
-    let machine = Machine::here();
+    let machine = Machine::current();
     let command: Vec<_> = std::env::args().collect();
     let method = format!("{} rounds in turn; loopback; one thread each; median (min–max)", options.rounds);
     report::print_conditions(&machine, &command, &method);

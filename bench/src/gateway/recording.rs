@@ -18,7 +18,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::Options;
 use crate::bar::{Bar, Limit};
-use crate::load::{SharedLaps, Tally, call_echo, failed};
+use crate::load::{SharedLaps, Tally, call_echo, to_io_error};
 use crate::measure;
 use crate::rounds::{Series, Spread, interleave};
 
@@ -63,7 +63,7 @@ pub(super) struct Measured {
 }
 
 pub(super) fn measure(options: &Options) -> io::Result<Option<Measured>> {
-    if !options.chosen("recording") {
+    if !options.is_chosen("recording") {
         return Ok(None);
     }
     eprintln!("measuring recording");
@@ -83,8 +83,8 @@ fn measure_in(folder: &Path, rounds: usize) -> io::Result<Measured> {
     let servers = [serve(&runtime, None)?, serve(&runtime, Some(&few))?, serve(&runtime, Some(&all))?];
     let clients = servers.each_ref().map(|server| Client::new(&format!("rpcx://{}", server.address())));
     let [plain, not_sampled, recorded] = clients;
-    let (plain, not_sampled) = (plain.map_err(failed)?, not_sampled.map_err(failed)?);
-    let recorded = recorded.map_err(failed)?;
+    let (plain, not_sampled) = (plain.map_err(to_io_error)?, not_sampled.map_err(to_io_error)?);
+    let recorded = recorded.map_err(to_io_error)?;
     let kinds = [Kind::Plain, Kind::NotSampled, Kind::Recorded];
     let series = interleave(rounds, &kinds, |kind| {
         let client = match kind {

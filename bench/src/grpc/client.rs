@@ -55,7 +55,7 @@ async fn connect(options: &ClientOptions) -> io::Result<Vec<Caller>> {
                 let caller = Caller::new(options);
                 tokio::spawn(async move {
                     let caller = caller?;
-                    match caller.call().await.map_err(failed)? {
+                    match caller.call().await.map_err(to_io_error)? {
                         true => Ok(caller),
                         false => Err(io::Error::other("the first reply is wrong")),
                     }
@@ -94,7 +94,7 @@ async fn load(
         })
         .collect();
     for task in tasks {
-        task.await.map_err(io::Error::other)?.map_err(failed)?;
+        task.await.map_err(io::Error::other)?.map_err(to_io_error)?;
     }
     Ok(laps.finish())
 }
@@ -110,7 +110,7 @@ enum Caller {
 
 impl Caller {
     fn new(options: &ClientOptions) -> io::Result<Self> {
-        let client = Client::new(&format!("grpc://{}", options.connect)).map_err(failed)?;
+        let client = Client::new(&format!("grpc://{}", options.connect)).map_err(to_io_error)?;
         Ok(match options.method {
             Method::Echo => {
                 let message = "A".repeat(options.payload);
@@ -205,6 +205,6 @@ impl Tags {
     }
 }
 
-fn failed(error: impl Into<polyrpc::Error>) -> io::Error {
+fn to_io_error(error: impl Into<polyrpc::Error>) -> io::Error {
     io::Error::other(error.into().into_status())
 }

@@ -75,7 +75,7 @@ pub(super) struct Measured {
 }
 
 pub(super) fn measure(options: &Options, peers: &[Peer]) -> Vec<Measured> {
-    let chosen = CASES.into_iter().filter(|case| options.chosen(case.name));
+    let chosen = CASES.into_iter().filter(|case| options.is_chosen(case.name));
     chosen
         .map(|case| {
             eprintln!("measuring {}", case.name);
@@ -89,14 +89,14 @@ impl Client {
     /// Calls a fresh server, after a warm-up.
     fn load(self, peer: Peer) -> io::Result<Outcome> {
         match self {
-            Self::H2load { payload } => h2load(peer, payload),
-            Self::Ours { payload } => ours(peer, payload),
-            Self::Ghz => under_ghz(peer),
+            Self::H2load { payload } => run_h2load(peer, payload),
+            Self::Ours { payload } => run_own_client(peer, payload),
+            Self::Ghz => run_ghz(peer),
         }
     }
 }
 
-fn h2load(peer: Peer, payload: usize) -> io::Result<Outcome> {
+fn run_h2load(peer: Peer, payload: usize) -> io::Result<Outcome> {
     const REQUESTS: u64 = 100_000;
     let (mut server, address) = peer.start(0)?;
     let load = Load { in_flight: IN_FLIGHT, payload, requests: REQUESTS };
@@ -104,11 +104,11 @@ fn h2load(peer: Peer, payload: usize) -> io::Result<Outcome> {
     let before = server.vitals()?;
     let calls_per_second = load.run(address)?;
     let spent = server.vitals()?.cpu_ns - before.cpu_ns;
-    let server_cpu_us = a_call(spent, REQUESTS);
+    let server_cpu_us = micros_per_call(spent, REQUESTS);
     Ok(Outcome { calls_per_second, server_cpu_us, client_cpu_us: None, p99_us: None })
 }
 
-fn under_ghz(peer: Peer) -> io::Result<Outcome> {
+fn run_ghz(peer: Peer) -> io::Result<Outcome> {
     const CALLS: u64 = 30_000;
     let (mut server, address) = peer.start(0)?;
     ghz::run(address, CALLS / 10)?;
@@ -117,33 +117,33 @@ fn under_ghz(peer: Peer) -> io::Result<Outcome> {
     let spent = server.vitals()?.cpu_ns - before.cpu_ns;
     Ok(Outcome {
         calls_per_second: report.calls_per_second,
-        server_cpu_us: a_call(spent, CALLS),
+        server_cpu_us: micros_per_call(spent, CALLS),
         client_cpu_us: None,
         p99_us: Some(report.p99.as_secs_f64() * 1e6),
     })
 }
 
-fn ours(peer: Peer, payload: usize) -> io::Result<Outcome> {
+fn run_own_client(peer: Peer, payload: usize) -> io::Result<Outcome> {
     let (mut server, address) = peer.start(0)?;
     let options =
         ClientOptions { method: Method::Echo, payload, callers: IN_FLIGHT, ..ClientOptions::echo(address) };
     let (mut client, _) = options.start()?;
     let before = server.vitals()?;
     client.nudge()?;
-    let Done { cpu_ns, tally } = options.done(&client)?;
+    let Done { cpu_ns, tally } = options.wait_for_end(&client)?;
     let spent = server.vitals()?.cpu_ns - before.cpu_ns;
     if tally.errors > 0 {
         return Err(io::Error::other(format!("{} wrong replies of {}", tally.errors, tally.calls)));
     }
     Ok(Outcome {
         calls_per_second: tally.calls as f64 / (tally.elapsed_ns as f64 / 1e9),
-        server_cpu_us: a_call(spent, tally.calls),
-        client_cpu_us: Some(a_call(cpu_ns, tally.calls)),
+        server_cpu_us: micros_per_call(spent, tally.calls),
+        client_cpu_us: Some(micros_per_call(cpu_ns, tally.calls)),
         p99_us: Some(tally.p99_ns as f64 / 1e3),
     })
 }
 
-fn a_call(ns: u64, calls: u64) -> f64 {
+fn micros_per_call(ns: u64, calls: u64) -> f64 {
     ns as f64 / 1e3 / calls as f64
 }
 

@@ -26,7 +26,7 @@ impl Load {
     /// If it is not installed, or a single request failed.
     pub(super) fn run(self, server: SocketAddr) -> io::Result<f64> {
         let body = std::env::temp_dir().join(format!("polyrpc-bench-{}.body", std::process::id()));
-        fs::write(&body, framed(self.payload))?;
+        fs::write(&body, frame(self.payload))?;
         let output = Command::new("h2load")
             .args(["-c", "1", "-t", "1"])
             .args(["-n", &self.requests.to_string(), "-m", &self.in_flight.to_string()])
@@ -59,7 +59,7 @@ pub(crate) fn rate(printed: &str, requests: u64) -> io::Result<f64> {
 }
 
 /// A message as gRPC frames it.
-fn framed(payload: usize) -> Vec<u8> {
+fn frame(payload: usize) -> Vec<u8> {
     let message = EchoRequest { message: "A".repeat(payload), ..Default::default() }.encode_to_vec();
     let mut body = vec![0];
     body.extend((message.len() as u32).to_be_bytes());
@@ -82,6 +82,6 @@ mod tests {
 
     #[test]
     fn body_is_one_grpc_frame() {
-        assert_eq!(framed(1), [0, 0, 0, 0, 3, 0x0a, 1, b'A']);
+        assert_eq!(frame(1), [0, 0, 0, 0, 3, 0x0a, 1, b'A']);
     }
 }

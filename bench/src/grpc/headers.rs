@@ -95,7 +95,7 @@ struct Case {
 
 /// Measures, prints and checks the bars.
 pub(crate) fn run(options: &HeadersOptions) -> io::Result<ExitCode> {
-    let machine = Machine::here();
+    let machine = Machine::current();
     let cases: Vec<_> = CASES.into_iter().map(|case| Case::measure(options, case)).collect();
     let bars = cases.iter().flat_map(|case| case.bars(options)).collect();
     let command = std::env::args().collect();
@@ -141,7 +141,7 @@ impl HeadersOptions {
         let (mut client, _) = options.start()?;
         let before = server.vitals()?;
         client.nudge()?;
-        let Done { tally, .. } = options.done(&client)?;
+        let Done { tally, .. } = options.wait_for_end(&client)?;
         let spent = server.vitals()?.cpu_ns - before.cpu_ns;
         if tally.errors > 0 {
             return Err(io::Error::other(format!("{} wrong replies of {}", tally.errors, tally.calls)));

@@ -42,14 +42,14 @@ pub(super) struct Measured {
 }
 
 pub(super) fn measure(options: &Options, peers: &[Peer]) -> Option<Measured> {
-    options.chosen("heavy").then(|| {
+    options.is_chosen("heavy").then(|| {
         eprintln!("measuring heavy");
         Measured { series: rounds::interleave(options.rounds, peers, load) }
     })
 }
 
 fn load(peer: Peer) -> io::Result<Outcome> {
-    let before = alone();
+    let before = measure_alone();
     let (_server, address) = peer.start(ADDITIONS)?;
     let heavy = ClientOptions {
         method: Method::Hello,
@@ -59,9 +59,9 @@ fn load(peer: Peer) -> io::Result<Outcome> {
     };
     let heavy_per_second = rate(&heavy)?;
     // The speed of a virtual machine varies by some percent from second to second.
-    let after = alone();
+    let after = measure_alone();
     let alone = (before.per_second + after.per_second) / 2.0;
-    let (light_p50_ms, light_p99_ms) = beside(&heavy)?;
+    let (light_p50_ms, light_p99_ms) = measure_light_calls(&heavy)?;
     let ghz_rate = ghz::run(address, (alone * WINDOW.as_secs_f64()) as u64);
     Ok(Outcome {
         of_loop: heavy_per_second / alone,
@@ -79,7 +79,7 @@ struct Alone {
     stall_ms: f64,
 }
 
-fn alone() -> Alone {
+fn measure_alone() -> Alone {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let each: Vec<Vec<Duration>> = thread::scope(|scope| {
         let threads: Vec<_> = (0..cores).map(|_| scope.spawn(loops_on_this_core)).collect();
@@ -108,12 +108,12 @@ fn loops_on_this_core() -> Vec<Duration> {
 fn rate(options: &ClientOptions) -> io::Result<f64> {
     let (mut client, _) = options.start()?;
     client.nudge()?;
-    let Done { tally, .. } = options.done(&client)?;
+    let Done { tally, .. } = options.wait_for_end(&client)?;
     Ok(tally.calls as f64 / (tally.elapsed_ns as f64 / 1e9))
 }
 
 /// Median and 99th percentile of light calls in milliseconds, at 400 a second, during heavy ones.
-fn beside(heavy: &ClientOptions) -> io::Result<(f64, f64)> {
+fn measure_light_calls(heavy: &ClientOptions) -> io::Result<(f64, f64)> {
     let mut light = ClientOptions::echo(heavy.connect);
     light.callers = 4;
     light.every = 10_000;
@@ -122,8 +122,8 @@ fn beside(heavy: &ClientOptions) -> io::Result<(f64, f64)> {
     let (mut light_client, _) = light.start()?;
     heavy_client.nudge()?;
     light_client.nudge()?;
-    let Done { tally, .. } = light.done(&light_client)?;
-    heavy.done(&heavy_client)?;
+    let Done { tally, .. } = light.wait_for_end(&light_client)?;
+    heavy.wait_for_end(&heavy_client)?;
     if tally.errors > 0 {
         return Err(io::Error::other(format!("{} wrong replies to light calls", tally.errors)));
     }

@@ -47,7 +47,7 @@ pub(super) struct Measured {
 }
 
 pub(super) fn measure(options: &Options, peers: &[Peer]) -> Vec<Measured> {
-    let chosen = CONNECTIONS.into_iter().filter(|connections| options.chosen(&name(*connections)));
+    let chosen = CONNECTIONS.into_iter().filter(|connections| options.is_chosen(&name(*connections)));
     chosen
         .map(|connections| {
             eprintln!("measuring {}", name(connections));
@@ -76,7 +76,7 @@ fn load(peer: Peer, connections: usize) -> io::Result<Outcome> {
     let (mut client, connected) = options.start()?;
     let opened = settle(&mut server)?;
     client.nudge()?;
-    let Done { tally, .. } = options.done(&client)?;
+    let Done { tally, .. } = options.wait_for_end(&client)?;
     let after = server.vitals()?;
     if tally.errors > 0 || tally.calls != REQUESTS as u64 {
         return Err(io::Error::other(format!("{} right replies of {REQUESTS}", tally.calls - tally.errors)));

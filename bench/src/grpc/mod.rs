@@ -73,7 +73,7 @@ struct Measured {
 
 /// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
-    let machine = Machine::here();
+    let machine = Machine::current();
     let peers = options.peers();
     let echo = echo::measure(options, &peers);
     let heavy = heavy::measure(options, &peers);
@@ -98,7 +98,7 @@ impl Options {
     }
 
     /// Whether the workload with this name is to be measured.
-    fn chosen(&self, name: &str) -> bool {
+    fn is_chosen(&self, name: &str) -> bool {
         name.contains(&self.filter)
     }
 }

@@ -55,11 +55,11 @@ impl Peer {
         let (heavy, one_thread) = (format!("--heavy={heavy}"), "--threads=1".to_owned());
         let server = match self {
             Self::Polyrpc => Child::start(&["grpc-server".to_owned(), heavy])?,
-            Self::Tonic => foreign("tonic-server", &[heavy])?,
-            Self::TonicOneThread => foreign("tonic-server", &[heavy, one_thread])?,
-            Self::GrpcGo => foreign("go-server", &[heavy])?,
-            Self::GrpcGoOneThread => foreign("go-server", &[heavy, one_thread])?,
-            Self::GrpcCpp => foreign("cpp-server", &[heavy])?,
+            Self::Tonic => start_foreign("tonic-server", &[heavy])?,
+            Self::TonicOneThread => start_foreign("tonic-server", &[heavy, one_thread])?,
+            Self::GrpcGo => start_foreign("go-server", &[heavy])?,
+            Self::GrpcGoOneThread => start_foreign("go-server", &[heavy, one_thread])?,
+            Self::GrpcCpp => start_foreign("cpp-server", &[heavy])?,
         };
         let Listening { address } = server.read_report(PATIENCE)?;
         Ok((server, address))
@@ -79,7 +79,7 @@ impl GrpcServer {
     }
 }
 
-fn foreign(name: &str, options: &[String]) -> io::Result<Child> {
+fn start_foreign(name: &str, options: &[String]) -> io::Result<Child> {
     let arguments = [&["--listen=127.0.0.1:0".to_owned()], options].concat();
     Child::start_program(&program(name), &arguments).map_err(|error| {
         io::Error::new(error.kind(), format!("{name}: {error} (is it built? bench/peers/build)"))

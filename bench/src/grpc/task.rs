@@ -93,7 +93,7 @@ impl ClientOptions {
     }
 
     /// Starts the window, and waits for its end.
-    pub(crate) fn done(&self, client: &Child) -> io::Result<Done> {
+    pub(crate) fn wait_for_end(&self, client: &Child) -> io::Result<Done> {
         client.read_report(Duration::from_millis(self.window) + 2 * PATIENCE)
     }
 

@@ -29,7 +29,7 @@ impl Kind {
     ];
 
     /// The kind of this name.
-    pub(crate) fn named(name: &str) -> Result<Self, String> {
+    pub(crate) fn from_name(name: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|kind| kind.name() == name);
         known.ok_or_else(|| format!("there is no kind `{name}`"))
     }

@@ -75,7 +75,7 @@ struct MeasuredRow {
 
 /// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
-    let machine = Machine::here();
+    let machine = Machine::current();
     let command: Vec<_> = std::env::args().collect();
     let method = format!(
         "{CALLERS} callers of an echo of {PAYLOAD} bytes over gRPC on one connection; {} rounds of echo, other, other, echo, {} s each",

@@ -27,7 +27,7 @@ use super::kind::Kind;
 #[derive(Debug, Args)]
 pub(crate) struct SubjectOptions {
     /// Kind of handler, or of runtime or allocator.
-    #[arg(long, value_parser = Kind::named)]
+    #[arg(long, value_parser = Kind::from_name)]
     kind: Kind,
     /// Length of each window, in seconds.
     #[arg(long, default_value_t = 0.5)]

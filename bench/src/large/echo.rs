@@ -101,7 +101,7 @@ pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
     process::prepare(options.core)?;
     let client = Client::new(&format!("{}://{}", options.protocol.as_str(), options.connect));
     let mut caller = Caller {
-        stub: EchoServiceBlockingClient::new(client.map_err(failed)?),
+        stub: EchoServiceBlockingClient::new(client.map_err(to_io_error)?),
         message: "A".repeat(options.size),
     };
     let millis = Duration::from_millis;
@@ -120,13 +120,13 @@ impl Load for Caller {
         let mut began = laps.started();
         while laps.open_at(began) {
             let request = EchoRequest { message: self.message.clone(), ..Default::default() };
-            let response = self.stub.echo(request).map_err(failed)?;
+            let response = self.stub.echo(request).map_err(to_io_error)?;
             began = laps.note(began, response.message == self.message);
         }
         Ok(laps.finish())
     }
 }
 
-fn failed(error: impl Into<polyrpc::Error>) -> io::Error {
+fn to_io_error(error: impl Into<polyrpc::Error>) -> io::Error {
     io::Error::other(error.into().into_status())
 }

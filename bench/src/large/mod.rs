@@ -98,7 +98,7 @@ struct Case {
 
 /// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
-    let machine = Machine::here();
+    let machine = Machine::current();
     let chosen = CASES.into_iter().filter(|(size, _)| name(*size).contains(&options.filter));
     let cases: Vec<_> = chosen.map(|(size, limit)| Case::measure(options, size, limit)).collect();
     let bars = cases.iter().filter_map(Case::bar).chain(growth(&cases)).collect();
@@ -178,7 +178,7 @@ fn load(
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let core = Some(measure::last_core()?);
     let server = ServerOptions { listen, core }.to_arguments();
-    run::between_with(program, &server, timing, |connect| {
+    run::run_pair_with(program, &server, timing, |connect| {
         let (warm_up, window) = (timing.warm_up.as_millis() as u64, timing.window.as_millis() as u64);
         ClientOptions { protocol, connect, size, warm_up, window, core }.to_arguments()
     })

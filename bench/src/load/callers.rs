@@ -20,7 +20,7 @@ pub(crate) const PAYLOAD: usize = 32;
 pub(crate) async fn call_echo(client: &Client, laps: &SharedLaps) -> io::Result<()> {
     let callers: Vec<_> = (0..CALLERS).map(|_| tokio::spawn(call(client.clone(), laps.clone()))).collect();
     for caller in callers {
-        caller.await.map_err(io::Error::other)?.map_err(failed)?;
+        caller.await.map_err(io::Error::other)?.map_err(to_io_error)?;
     }
     Ok(())
 }
@@ -37,6 +37,6 @@ async fn call(client: Client, laps: SharedLaps) -> polyrpc::Result<()> {
 }
 
 /// Returns the error of a call or a client as one of a measurement.
-pub(crate) fn failed(error: impl Into<polyrpc::Error>) -> io::Error {
+pub(crate) fn to_io_error(error: impl Into<polyrpc::Error>) -> io::Error {
     io::Error::other(error.into().into_status())
 }

@@ -9,7 +9,7 @@ mod replies;
 use std::io;
 use std::time::Duration;
 
-pub(crate) use callers::{CALLERS, PAYLOAD, call_echo, failed};
+pub(crate) use callers::{CALLERS, PAYLOAD, call_echo, to_io_error};
 pub(crate) use epoll::Epoll;
 pub(crate) use idle::Idle;
 pub(crate) use laps::{Laps, SharedLaps, Tally};

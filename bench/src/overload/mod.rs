@@ -95,7 +95,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
         Child::start(&caller.to_arguments())?.read_report(within)
     };
     let measured = Measurement {
-        machine: Machine::here(),
+        machine: Machine::current(),
         command: std::env::args().collect(),
         half: load(0.5)?,
         full: load(1.0)?,

@@ -139,7 +139,7 @@ impl Callers {
         };
         let clients = (0..options.callers).map(|_| Client::new(&url)).collect::<polyrpc::client::Result<_>>();
         let message = "A".repeat(options.size);
-        Ok(Self { clients: clients.map_err(failed)?, spoken: options.spoken, message })
+        Ok(Self { clients: clients.map_err(to_io_error)?, spoken: options.spoken, message })
     }
 
     fn call(&self, client: &Client, laps: &SharedLaps) -> Result<()> {
@@ -167,7 +167,7 @@ impl Load for Callers {
             let callers: Vec<_> =
                 this.clients.iter().map(|client| scope.spawn(|| this.call(client, &laps))).collect();
             for caller in callers {
-                caller.join().map_err(|_| io::Error::other("a caller panicked"))?.map_err(failed)?;
+                caller.join().map_err(|_| io::Error::other("a caller panicked"))?.map_err(to_io_error)?;
             }
             Ok::<_, io::Error>(())
         })?;
@@ -184,6 +184,6 @@ fn repeat(laps: &SharedLaps, call: impl Fn() -> Result<bool>) -> Result<()> {
     Ok(())
 }
 
-fn failed(error: impl Into<polyrpc::Error>) -> io::Error {
+fn to_io_error(error: impl Into<polyrpc::Error>) -> io::Error {
     io::Error::other(error.into().into_status())
 }

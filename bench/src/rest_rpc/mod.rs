@@ -105,7 +105,7 @@ struct Case {
 
 /// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
-    let machine = Machine::here();
+    let machine = Machine::current();
     let chosen = CASES.into_iter().filter(|(callers, size)| name(*callers, *size).contains(&options.filter));
     let cases: Vec<_> = chosen.map(|(callers, size)| Case::measure(options, callers, size)).collect();
     let bars = cases.iter().flat_map(Case::bars).collect();
@@ -160,7 +160,7 @@ fn load(spoken: BenchProtocol, callers: usize, size: usize, timing: Timing) -> i
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let core = if callers == 1 { Some(measure::last_core()?) } else { None };
     let server = ServerOptions { spoken, listen, core }.to_arguments();
-    run::between(&server, timing, |connect| {
+    run::run_pair(&server, timing, |connect| {
         let (warm_up, window) = (timing.warm_up.as_millis() as u64, timing.window.as_millis() as u64);
         ClientOptions { spoken, connect, callers, size, warm_up, window, core }.to_arguments()
     })

@@ -154,9 +154,9 @@ impl ServerOptions {
     pub(crate) fn to_arguments(&self) -> Vec<String> {
         let mut arguments = vec![
             "server".to_owned(),
-            format!("--kind={}", spelled(self.kind)),
+            format!("--kind={}", to_argument(self.kind)),
             format!("--listen={}", self.listen),
-            format!("--protocol={}", spelled(self.protocol)),
+            format!("--protocol={}", to_argument(self.protocol)),
             format!("--payload={}", self.payload),
         ];
         arguments.extend(self.core.map(|core| format!("--core={core}")));
@@ -244,9 +244,9 @@ impl ClientOptions {
     pub(crate) fn to_arguments(&self) -> Vec<String> {
         let mut arguments = vec![
             "client".to_owned(),
-            format!("--kind={}", spelled(self.kind)),
+            format!("--kind={}", to_argument(self.kind)),
             format!("--connect={}", self.connect),
-            format!("--protocol={}", spelled(self.protocol)),
+            format!("--protocol={}", to_argument(self.protocol)),
             format!("--payload={}", self.payload),
             format!("--connections={}", self.connections),
             format!("--in-flight={}", self.in_flight),
@@ -260,7 +260,7 @@ impl ClientOptions {
 }
 
 /// Spelling of a value on the command line.
-fn spelled(value: impl ValueEnum) -> String {
+fn to_argument(value: impl ValueEnum) -> String {
     value.to_possible_value().expect("no kind is hidden").get_name().to_owned()
 }
 

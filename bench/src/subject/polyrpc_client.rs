@@ -22,7 +22,7 @@ pub(super) struct Blocking {
 
 impl Blocking {
     pub(super) fn connect(server: SocketAddr, protocol: Protocol, payload: usize) -> io::Result<Self> {
-        let client = blocking::Client::new(&url(server, protocol)).map_err(failed)?;
+        let client = blocking::Client::new(&url(server, protocol)).map_err(to_io_error)?;
         let call: Box<dyn Fn() -> polyrpc::Result<bool>> = match protocol {
             Protocol::BaiduStd => {
                 let (stub, message) = (EchoServiceBlockingClient::new(client), message(payload));
@@ -45,7 +45,7 @@ impl Load for Blocking {
         let mut laps = Laps::start(window);
         let mut began = laps.started();
         while laps.open_at(began) {
-            let right = (self.call)().map_err(failed)?;
+            let right = (self.call)().map_err(to_io_error)?;
             let ended = Instant::now();
             laps.record(began, ended, 1);
             laps.record_errors(u64::from(!right));
@@ -72,7 +72,7 @@ impl Shared {
         callers: usize,
     ) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let client = Client::new(&url(server, protocol)).map_err(failed)?;
+        let client = Client::new(&url(server, protocol)).map_err(to_io_error)?;
         Ok(Self { runtime, callers, client, protocol, payload })
     }
 }
@@ -91,7 +91,7 @@ impl Load for Shared {
                 })
                 .collect();
             for caller in callers {
-                caller.await.map_err(io::Error::other)?.map_err(failed)?;
+                caller.await.map_err(io::Error::other)?.map_err(to_io_error)?;
             }
             Ok::<_, io::Error>(())
         })?;
@@ -138,6 +138,6 @@ fn raw(payload: usize) -> Body {
     Body::new(Format::Raw, Bytes::from(vec![b'A'; payload]))
 }
 
-fn failed(error: impl Into<polyrpc::Error>) -> io::Error {
+fn to_io_error(error: impl Into<polyrpc::Error>) -> io::Error {
     io::Error::other(error.into().into_status())
 }
