@@ -27,7 +27,7 @@ pub(crate) async fn attack(options: &Options) -> io::Result<()> {
     // The server and the well-behaved clients have priority: the measurement covers the work that the attack causes the
     // server, not the attacker's own.
     rustix::process::nice(19)?;
-    let attack = Attack::named(&options.name).ok_or_else(|| io::Error::other("no attack has this name"))?;
+    let attack = Attack::find(&options.name).ok_or_else(|| io::Error::other("no attack has this name"))?;
     let target: Target = serde_json::from_str(&options.target)?;
     let siege = Siege::new(options.profile, target, attack.end);
     let mut outcome = (attack.run)(siege.clone()).await.unwrap_or_else(|error| Outcome {

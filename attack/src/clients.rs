@@ -107,9 +107,9 @@ async fn call_at(first: Instant, period: Duration, name: &'static str, call: Cal
         let (answer, record) = (call(), record.clone());
         calls.spawn(async move {
             match timeout(CALL_TIMEOUT, answer).await {
-                Ok(Ok(())) => record.answered(name, begun.elapsed()),
-                Ok(Err(reason)) => record.lost(name, reason),
-                Err(_) => record.lost(name, format!("no answer within {} s", CALL_TIMEOUT.as_secs())),
+                Ok(Ok(())) => record.record_answer(name, begun.elapsed()),
+                Ok(Err(reason)) => record.record_loss(name, reason),
+                Err(_) => record.record_loss(name, format!("no answer within {} s", CALL_TIMEOUT.as_secs())),
             }
         });
         while calls.try_join_next().is_some() {}
@@ -122,7 +122,7 @@ async fn keep_stream(client: Client, record: Arc<Record>) {
     let stub = PlainClient::new(client);
     loop {
         if let Err(error) = talk(&stub, &record).await {
-            record.lost("open stream", error);
+            record.record_loss("open stream", error);
         }
         tokio::time::sleep(MESSAGE).await;
     }
@@ -138,7 +138,7 @@ async fn talk(stub: &PlainClient, record: &Record) -> std::result::Result<(), St
         sender.send(TEXT.to_owned()).await.map_err(|error| error.to_string())?;
         let answer = timeout(CALL_TIMEOUT, answers.message()).await.map_err(within("no message"))?;
         match answer.map_err(|error| error.to_string())? {
-            Some(_) => record.answered("open stream", begun.elapsed()),
+            Some(_) => record.record_answer("open stream", begun.elapsed()),
             None => return Err("the stream ended".to_owned()),
         }
         tokio::time::sleep(MESSAGE).await;
@@ -161,11 +161,11 @@ fn clients(target: &Target) -> std::result::Result<Vec<(&'static str, Call)>, St
         ("HTTP/2 JSON", http2_json(open)),
         ("gRPC-Web", grpc_web(open)),
         ("WebSocket", echo(client("rpcx?transport=ws", open)?, "Plain/Echo")),
-        ("Unix", echo(built(Client::builder(&unix))?, "Plain/Echo")),
+        ("Unix", echo(build_client(Client::builder(&unix))?, "Plain/Echo")),
         ("TLS", echo(client_with_root("grpc+tls", &target.tls, target)?, "Plain/Echo")),
         ("KCP", echo(client("rpcx?transport=kcp", &target.kcp)?, "Plain/Echo")),
         ("QUIC", echo(client_with_root("rpcx?transport=quic", &target.quic, target)?, "Plain/Echo")),
-        ("guarded", echo(built(guarded)?, "Plain/Echo")),
+        ("guarded", echo(build_client(guarded)?, "Plain/Echo")),
     ])
 }
 
@@ -197,7 +197,7 @@ fn call_on_new_connection(target: &Target) -> std::result::Result<Call, String> 
 }
 
 fn client(scheme: &str, place: &str) -> std::result::Result<Client, String> {
-    built(Client::builder(&url(scheme, place)))
+    build_client(Client::builder(&url(scheme, place)))
 }
 
 /// The URL of a server for a scheme with parameters, as in `rpcx?transport=ws`.
@@ -212,12 +212,12 @@ fn url(scheme: &str, place: &str) -> String {
 fn client_with_root(scheme: &str, place: &str, target: &Target) -> std::result::Result<Client, String> {
     let builder = Client::builder(&url(scheme, place));
     if !scheme.contains("tls") && !scheme.contains("quic") {
-        return built(builder);
+        return build_client(builder);
     }
-    built(builder.tls(tls::Client::new().ca(Pem::bytes(target.certificate.clone()))))
+    build_client(builder.tls(tls::Client::new().ca(Pem::bytes(target.certificate.clone()))))
 }
 
-fn built(builder: polyrpc::client::Builder) -> std::result::Result<Client, String> {
+fn build_client(builder: polyrpc::client::Builder) -> std::result::Result<Client, String> {
     builder.retries(0).timeout(CALL_TIMEOUT).build().map_err(|error| error.to_string())
 }
 

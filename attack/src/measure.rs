@@ -104,11 +104,11 @@ pub(crate) struct Calls {
 }
 
 impl Record {
-    pub(crate) fn answered(&self, client: &'static str, latency: Duration) {
+    pub(crate) fn record_answer(&self, client: &'static str, latency: Duration) {
         self.lock().entry(client).or_default().latencies.push(latency);
     }
 
-    pub(crate) fn lost(&self, client: &'static str, reason: String) {
+    pub(crate) fn record_loss(&self, client: &'static str, reason: String) {
         let mut calls = self.lock();
         let calls = calls.entry(client).or_default();
         calls.lost += 1;

@@ -24,9 +24,9 @@ pub(crate) async fn watch(address: String, record: Arc<Record>) {
         interval.tick().await;
         let begun = Instant::now();
         match timeout(PATIENCE, get(&address, page)).await {
-            Ok(Ok(())) => record.answered(NAME, begun.elapsed()),
-            Ok(Err(reason)) => record.lost(NAME, format!("{page}: {reason}")),
-            Err(_) => record.lost(NAME, format!("{page}: no answer within {} s", PATIENCE.as_secs())),
+            Ok(Ok(())) => record.record_answer(NAME, begun.elapsed()),
+            Ok(Err(reason)) => record.record_loss(NAME, format!("{page}: {reason}")),
+            Err(_) => record.record_loss(NAME, format!("{page}: no answer within {} s", PATIENCE.as_secs())),
         }
     }
 }

@@ -140,7 +140,7 @@ struct Executions {
 
 impl Ledger {
     /// A function that records the id of its call, and returns it.
-    pub(crate) fn once(&self) -> impl Fn(u64) -> std::future::Ready<u64> + Clone + use<> {
+    pub(crate) fn once_function(&self) -> impl Fn(u64) -> std::future::Ready<u64> + Clone + use<> {
         let ledger = self.clone();
         move |id| {
             let mut executions = ledger.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -200,7 +200,7 @@ impl Suite {
 
     async fn attempt(&mut self, attack: &'static Attack) -> io::Result<Row> {
         if attack.form == Form::Alone {
-            return self.alone(attack).await;
+            return self.attempt_alone(attack).await;
         }
         let mut stage = match self.stage.take() {
             Some(stage) => stage,
@@ -215,7 +215,7 @@ impl Suite {
     }
 
     /// An attack without a server and its clients.
-    async fn alone(&self, attack: &'static Attack) -> io::Result<Row> {
+    async fn attempt_alone(&self, attack: &'static Attack) -> io::Result<Row> {
         let mut row = Row::new(attack);
         let nowhere = crate::victim::Target::nowhere();
         let mut attacker = Attacker::start(attack, self.profile, &nowhere)?;
@@ -321,7 +321,7 @@ impl Row {
         }
         let silent = baseline.keys().filter(|name| !calls.contains_key(*name));
         self.failures.extend(silent.map(|name| format!("{name} made no call")));
-        (self.p99, self.ratio, self.slowest) = slowest(calls, baseline);
+        (self.p99, self.ratio, self.slowest) = find_slowest(calls, baseline);
         self.latencies = calls.clone();
         let bound = profile.pick(Duration::ZERO, SHORT_P99);
         if self.ratio > RATIO && self.p99 > bound {
@@ -337,13 +337,13 @@ impl Row {
         baseline: &BTreeMap<&'static str, Calls>,
         beside_sink: &BTreeMap<&'static str, Calls>,
     ) {
-        let (without, with) = (slowest(&self.latencies, baseline), slowest(beside_sink, baseline));
+        let (without, with) = (find_slowest(&self.latencies, baseline), find_slowest(beside_sink, baseline));
         let longer = baseline.iter().map(|(name, quiet)| {
             let beside = beside_sink.get(name).unwrap_or(quiet);
             let is_longer = p99(&beside.latencies) > p99(&quiet.latencies);
             (*name, if is_longer { beside } else { quiet }.clone())
         });
-        (self.p99, self.ratio, self.slowest) = slowest(&self.latencies, &longer.collect());
+        (self.p99, self.ratio, self.slowest) = find_slowest(&self.latencies, &longer.collect());
         let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
         self.notes.push(format!(
             "a sink is attacked instead: p99 of {} {:.1} ms; the ratio is that to these calls, without them it is {:.2}",
@@ -383,7 +383,7 @@ impl Row {
 }
 
 /// The largest ratio of a p99 to its baseline: over each client with enough calls, and all of them together.
-fn slowest(
+fn find_slowest(
     calls: &BTreeMap<&'static str, Calls>,
     baseline: &BTreeMap<&'static str, Calls>,
 ) -> (Duration, f64, String) {

@@ -70,7 +70,7 @@ impl Target {
         let mut terminated = signal(SignalKind::terminate())?;
         Ok(tokio::select! {
             _ = terminated.recv() => true,
-            _ = abandoned() => false,
+            _ = wait_until_abandoned() => false,
         })
     }
 }
@@ -133,7 +133,7 @@ async fn publish(publisher: Publisher) {
 }
 
 /// Completes when standard input closes: the parent has exited, or does not need the server any more.
-async fn abandoned() {
+async fn wait_until_abandoned() {
     let (tell, told) = oneshot::channel();
     std::thread::spawn(move || {
         let _ = io::stdin().read_to_end(&mut Vec::new());

@@ -32,7 +32,7 @@ pub(super) const ATTACKS: [Attack; 4] = [
         End::Held("memory and write_timeout"),
         |siege| Box::pin(baidu_std_bombs(siege, Compression::Snappy, 1)),
     )
-    .only_in(Form::FullOnly),
+    .with_form(Form::FullOnly),
     attack(
         "gzip_bombs_unread_http",
         "2",
@@ -54,22 +54,22 @@ async fn grpc_bombs(siege: Siege) -> io::Result<Outcome> {
         &grpc_head("/Bare/Echo", &[("grpc-encoding", "zstd"), ("grpc-accept-encoding", "identity")]),
     );
     frames.body(1, &grpc_message(1, &bomb));
-    unread(siege, &frames.bytes).await
+    send_without_reading(siege, &frames.bytes).await
 }
 
 async fn baidu_std_bombs(siege: Siege, compression: Compression, number: u64) -> io::Result<Outcome> {
     let bomb = bomb(compression, b'x', SIZE)?;
-    unread(siege, &frames::baidu_std("Bare", "Echo", 1, number, &bomb)).await
+    send_without_reading(siege, &frames::baidu_std("Bare", "Echo", 1, number, &bomb)).await
 }
 
 async fn http_bombs(siege: Siege) -> io::Result<Outcome> {
     let bomb = bomb(Compression::Gzip, b'1', SIZE)?;
     let head = frames::http("/Bare/Echo", "Content-Encoding: gzip\r\n", bomb.len());
-    unread(siege, &[head, bomb].concat()).await
+    send_without_reading(siege, &[head, bomb].concat()).await
 }
 
-async fn unread(siege: Siege, bytes: &[u8]) -> io::Result<Outcome> {
-    let mut lines: Vec<_> = siege.lines(CONNECTIONS).await?.into_iter().map(Line::not_reading).collect();
+async fn send_without_reading(siege: Siege, bytes: &[u8]) -> io::Result<Outcome> {
+    let mut lines: Vec<_> = siege.lines(CONNECTIONS).await?.into_iter().map(Line::without_reading).collect();
     for line in &mut lines {
         line.send(bytes).await;
     }

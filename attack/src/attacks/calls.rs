@@ -14,21 +14,21 @@ pub(super) const ATTACKS: [Attack; 9] = [
         "kin",
         "65,536 whole gRPC calls of a handler that waits, on 64 connections",
         End::Held("in_flight, in_flight_per_peer, in_flight_per_connection"),
-        |siege| Box::pin(waiting(siege)),
+        |siege| Box::pin(wait_in_calls(siege)),
     ),
     attack(
         "calls_that_wait_everywhere",
         "kin",
         "whole calls of a handler that waits, by baidu_std, rpcx, HTTP/1.1, rest_rpc and net_rpc",
         End::Held("in_flight, in_flight_per_peer, in_flight_per_connection"),
-        |siege| Box::pin(waiting_everywhere(siege)),
+        |siege| Box::pin(wait_everywhere(siege)),
     ),
     attack(
         "answers_unread",
         "kin",
         "answers of 1 MiB asked for by every protocol, 8 connections × 200 calls, and not read",
         End::Within(|limits| limits.write_timeout),
-        |siege| Box::pin(unread(siege)),
+        |siege| Box::pin(leave_blobs_unread(siege)),
     ),
     attack(
         "windows_of_zero",
@@ -58,7 +58,7 @@ pub(super) const ATTACKS: [Attack; 9] = [
         End::Within(|limits| limits.write_timeout),
         |siege| Box::pin(pushes(siege)),
     )
-    .only_in(Form::FullOnly),
+    .with_form(Form::FullOnly),
     attack(
         "subscriptions",
         "kin",
@@ -75,7 +75,7 @@ pub(super) const ATTACKS: [Attack; 9] = [
     ),
 ];
 
-async fn waiting(siege: Siege) -> io::Result<Outcome> {
+async fn wait_in_calls(siege: Siege) -> io::Result<Outcome> {
     const STREAMS: usize = 1_024;
     let head = grpc_head("/Bare/Wait", &[]);
     let mut frames = Frames::begin();
@@ -84,7 +84,7 @@ async fn waiting(siege: Siege) -> io::Result<Outcome> {
     Ok(siege.hold(lines).await)
 }
 
-async fn waiting_everywhere(siege: Siege) -> io::Result<Outcome> {
+async fn wait_everywhere(siege: Siege) -> io::Result<Outcome> {
     let many = |call: &dyn Fn(u64) -> Vec<u8>| (1..=4_096).flat_map(call).collect::<Vec<_>>();
     let http = [frames::http("/Bare/Wait", "", 1), b"1".to_vec()].concat();
     let mut lines = Vec::new();
@@ -120,7 +120,7 @@ fn blobs() -> Vec<Vec<u8>> {
     ]
 }
 
-async fn unread(siege: Siege) -> io::Result<Outcome> {
+async fn leave_blobs_unread(siege: Siege) -> io::Result<Outcome> {
     let mut lines = Vec::new();
     for calls in blobs() {
         lines.extend(raid_without_reading(&siege, siege.pick(8, 3), &calls).await?);
@@ -130,7 +130,7 @@ async fn unread(siege: Siege) -> io::Result<Outcome> {
 
 /// Connections that send this and read nothing.
 async fn raid_without_reading(siege: &Siege, count: usize, bytes: &[u8]) -> io::Result<Vec<Line>> {
-    let mut lines: Vec<_> = siege.lines(count).await?.into_iter().map(Line::not_reading).collect();
+    let mut lines: Vec<_> = siege.lines(count).await?.into_iter().map(Line::without_reading).collect();
     for line in &mut lines {
         line.send(bytes).await;
     }

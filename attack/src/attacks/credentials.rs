@@ -42,7 +42,7 @@ pub(super) const ATTACKS: [Attack; 4] = [
 ];
 
 /// The handler's own text, without what the protocol adds.
-fn ran(received: &[u8]) -> bool {
+fn has_run(received: &[u8]) -> bool {
     contains(received, SECRET.trim_matches('"'))
 }
 
@@ -73,12 +73,12 @@ async fn inherit_http1(siege: Siege) -> io::Result<Outcome> {
         let (first, second, granted, inherited, other) = tried?;
         outcome.connections += 1;
         outcome = outcome
-            .check(ran(&granted), format!("{first}: the right token is refused"))
+            .check(has_run(&granted), format!("{first}: the right token is refused"))
             .check(
-                !ran(&inherited),
+                !has_run(&inherited),
                 format!("{second} without a token behind {first} with one: the method ran"),
             )
-            .check(!ran(&other), format!("{second} with a wrong token behind {first}: the method ran"));
+            .check(!has_run(&other), format!("{second} with a wrong token behind {first}: the method ran"));
     }
     Ok(outcome)
 }
@@ -100,14 +100,14 @@ async fn inherit_http2(siege: Siege) -> io::Result<Outcome> {
         frames.call(1, &granted_head, b"\"x\"");
         let granted = line.ask(&frames.bytes).await;
         outcome.connections += 1;
-        outcome = outcome.check(ran(&granted), "the right token is refused");
+        outcome = outcome.check(has_run(&granted), "the right token is refused");
         for (stream, head, name) in
             [(3, grpc_head("/Bare/Secret", &[]), "gRPC"), (5, json_head("/Bare/Secret", &[]), "JSON")]
         {
             let mut frames = Frames::default();
             frames.call(stream, &head, b"\"x\"");
             let inherited = line.ask(&frames.bytes).await;
-            outcome = outcome.check(!ran(&inherited), format!("{name} without a token: the method ran"));
+            outcome = outcome.check(!has_run(&inherited), format!("{name} without a token: the method ran"));
         }
     }
     Ok(outcome)

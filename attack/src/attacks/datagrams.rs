@@ -42,7 +42,7 @@ pub(super) const ATTACKS: [Attack; 5] = [
     attack("datagram_noise", "kin", "datagrams that mean nothing, to KCP and QUIC", End::Brief, |siege| {
         Box::pin(noise(siege))
     })
-    .only_in(Form::FullOnly),
+    .with_form(Form::FullOnly),
 ];
 
 /// A KCP datagram that starts a conversation and pushes `data` into it.
@@ -65,7 +65,7 @@ fn push_at(conversation: u32, number: u32, data: &[u8]) -> Vec<u8> {
 }
 
 /// Bytes received by a socket that has sent this and never replies.
-async fn received(siege: &Siege, place: &str, datagram: &[u8]) -> io::Result<usize> {
+async fn count_received(siege: &Siege, place: &str, datagram: &[u8]) -> io::Result<usize> {
     // The address of the victim of the amplification.
     let victim = UdpSocket::bind("127.0.0.3:0").await?;
     victim.send_to(datagram, place).await?;
@@ -89,7 +89,7 @@ async fn amplify_kcp(siege: Siege) -> io::Result<Outcome> {
     let tries = [("a short request", &b"GET / HTTP/1.0\r\n\r\n"[..]), ("a long one", &large)];
     let tried = join_all(tries.map(async |(name, data)| {
         let datagram = push(7, data);
-        let came = received(&siege, &siege.target.kcp, &datagram).await?;
+        let came = count_received(&siege, &siege.target.kcp, &datagram).await?;
         Ok::<_, io::Error>((name, datagram.len(), came))
     }))
     .await;
@@ -127,7 +127,7 @@ fn heartbeat() -> Vec<u8> {
 }
 
 /// Waits for a push segment with this number. Returns its acknowledgement, or `None` if none arrives in time.
-async fn pushed(socket: &UdpSocket, number: u32) -> io::Result<Option<Vec<u8>>> {
+async fn wait_for_push(socket: &UdpSocket, number: u32) -> io::Result<Option<Vec<u8>>> {
     let until = Instant::now() + Duration::from_secs(1);
     let mut datagram = [0; 2_048];
     while let Some(left) = until.checked_duration_since(Instant::now()) {
@@ -152,7 +152,7 @@ async fn beat(siege: &Siege, socket: &UdpSocket, conversation: u32, number: u32)
         let datagram = push_at(conversation, number, &heartbeat());
         siege.count(datagram.len());
         socket.send(&datagram).await?;
-        if let Some(acknowledgement) = pushed(socket, number).await? {
+        if let Some(acknowledgement) = wait_for_push(socket, number).await? {
             socket.send(&acknowledgement).await?;
             return Ok(true);
         }
@@ -192,7 +192,7 @@ async fn amplify_quic(siege: Siege) -> io::Result<Outcome> {
     let mut datagram =
         vec![0xc0, 0x0a, 0x0a, 0x0a, 0x0a, 8, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 7, 6, 5, 4, 3, 2, 1];
     datagram.resize(1_200, 0);
-    let bytes = received(&siege, &siege.target.quic, &datagram).await?;
+    let bytes = count_received(&siege, &siege.target.quic, &datagram).await?;
     Ok(Outcome::default()
         .note(format!("{} bytes sent, {bytes} came", datagram.len()))
         .check(bytes <= AMPLIFIED * datagram.len(), format!("{} bytes became {bytes}", datagram.len())))

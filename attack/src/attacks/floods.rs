@@ -41,7 +41,7 @@ pub(super) const ATTACKS: [Attack; 20] = [
             },
         ))
     })
-    .only_in(Form::FullOnly),
+    .with_form(Form::FullOnly),
     attack("empty_data", "flood", "empty DATA without end (CVE-2019-9518)", SOON, |siege| {
         Box::pin(flood(siege, |frames| frames.head(1, &echo()), |frames, _| frames.frame(DATA, 0, 1, &[])))
     }),
@@ -52,11 +52,11 @@ pub(super) const ATTACKS: [Attack; 20] = [
             |frames, _| frames.frame(DATA, PADDED, 1, &[0]),
         ))
     })
-    .only_in(Form::FullOnly),
+    .with_form(Form::FullOnly),
     attack("continuation_empty", "flood", "CONTINUATION without end (CVE-2024-27316)", SOON, |siege| {
         Box::pin(flood(siege, begin_head, |frames, _| frames.frame(CONTINUATION, 0, 1, &[])))
     })
-    .only_in(Form::FullOnly),
+    .with_form(Form::FullOnly),
     attack("continuation_long", "flood", "long CONTINUATION without end", SOON, |siege| {
         Box::pin(flood(siege, begin_head, |frames, _| frames.frame(CONTINUATION, 0, 1, &[0x83; 16_384])))
     }),
@@ -66,7 +66,7 @@ pub(super) const ATTACKS: [Attack; 20] = [
     attack("unknown_frames", "flood", "frames of an unknown kind without end", SOON, |siege| {
         Box::pin(flood(siege, |_| {}, |frames, _| frames.frame(0x77, 0, 0, b"unknown")))
     })
-    .only_in(Form::FullOnly),
+    .with_form(Form::FullOnly),
     attack(
         "made_you_reset",
         "flood",
@@ -99,7 +99,7 @@ pub(super) const ATTACKS: [Attack; 20] = [
             ))
         },
     )
-    .only_in(Form::FullOnly),
+    .with_form(Form::FullOnly),
     attack("made_you_reset_half_closed", "flood", "DATA behind the end of a stream", SOON, |siege| {
         Box::pin(flood(
             siege,
@@ -110,7 +110,7 @@ pub(super) const ATTACKS: [Attack; 20] = [
             },
         ))
     })
-    .only_in(Form::FullOnly),
+    .with_form(Form::FullOnly),
     attack(
         "header_list_bomb",
         "flood",
@@ -133,7 +133,7 @@ pub(super) const ATTACKS: [Attack; 20] = [
         COSTS_NO_MORE_THAN_HONEST_TRAFFIC,
         |siege| Box::pin(flood(siege, |_| {}, |frames, _| frames.window_update(0, 1))),
     )
-    .only_in(Form::FullOnly),
+    .with_form(Form::FullOnly),
     attack(
         "window_dribble",
         "flood",
@@ -152,7 +152,7 @@ pub(super) const ATTACKS: [Attack; 20] = [
         COSTS_NO_MORE_THAN_HONEST_TRAFFIC,
         |siege| Box::pin(flood(siege, |_| {}, |frames, _| frames.frame(PING, ACK, 0, b"anybody?"))),
     )
-    .only_in(Form::FullOnly),
+    .with_form(Form::FullOnly),
     attack(
         "websocket_pings",
         "kin",
@@ -230,7 +230,7 @@ async fn websocket(siege: Siege, frame: Vec<u8>) -> io::Result<Outcome> {
     line.ask(frames::WEBSOCKET).await;
     // The first fragment of a message; pings may follow it.
     line.send(&frames::websocket(0x02, b"x")).await;
-    let mut line = line.not_reading();
+    let mut line = line.without_reading();
     repeat(&siege, &mut line, &frame).await;
     Ok(siege.hold(vec![line]).await)
 }
@@ -239,7 +239,7 @@ async fn heartbeats(siege: Siege) -> io::Result<Outcome> {
     let mut heartbeat = frames::rpcx("", "", 1, b"");
     // The heartbeat flag, in the third byte.
     heartbeat[2] |= 0x40;
-    let mut line = siege.line().await?.not_reading();
+    let mut line = siege.line().await?.without_reading();
     repeat(&siege, &mut line, &heartbeat).await;
     Ok(siege.hold(vec![line]).await)
 }

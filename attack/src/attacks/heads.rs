@@ -16,9 +16,9 @@ pub(super) const ATTACKS: [Attack; 4] = [
         "1",
         "the same from 127.0.0.2",
         End::Within(|limits| limits.message_timeout),
-        |siege| Box::pin(heads_without_body(siege.elsewhere())),
+        |siege| Box::pin(heads_without_body(siege.with_other_address())),
     )
-    .only_in(Form::FullOnly),
+    .with_form(Form::FullOnly),
     attack(
         "watches",
         "1",

@@ -47,7 +47,7 @@ async fn batch(siege: Siege) -> io::Result<Outcome> {
     let request = [frames::http("/", "", body.len()), body.into_bytes()].concat();
     let mut lines = Vec::new();
     for line in siege.lines(4).await? {
-        let mut line = line.not_reading();
+        let mut line = line.without_reading();
         line.send(&request).await;
         lines.push(line);
     }

@@ -70,7 +70,7 @@ impl Line {
     }
 
     /// The same line, without reading.
-    pub(crate) fn not_reading(mut self) -> Self {
+    pub(crate) fn without_reading(mut self) -> Self {
         self.reads = false;
         self
     }

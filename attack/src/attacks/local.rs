@@ -20,7 +20,7 @@ pub(super) const ATTACKS: [Attack; 3] = [
         End::Brief,
         |siege| Box::pin(dial(siege)),
     )
-    .only_in(Form::Alone),
+    .with_form(Form::Alone),
     attack(
         "unix_path_is_a_file",
         "11",
@@ -28,7 +28,7 @@ pub(super) const ATTACKS: [Attack; 3] = [
         End::Brief,
         |_| Box::pin(listen_at_file()),
     )
-    .only_in(Form::Alone),
+    .with_form(Form::Alone),
     attack(
         "printed_credentials",
         "17",
@@ -36,7 +36,7 @@ pub(super) const ATTACKS: [Attack; 3] = [
         End::Brief,
         |_| Box::pin(print()),
     )
-    .only_in(Form::Alone),
+    .with_form(Form::Alone),
 ];
 
 async fn dial(siege: Siege) -> io::Result<Outcome> {

@@ -61,7 +61,7 @@ pub(super) const ATTACKS: [Attack; 7] = [
         End::Held("connections, first_byte_timeout"),
         |siege| Box::pin(crowd(siege)),
     )
-    .only_in(Form::FullOnly),
+    .with_form(Form::FullOnly),
 ];
 
 const EACH: usize = 20;

@@ -123,7 +123,7 @@ const fn attack(
 }
 
 impl Attack {
-    const fn only_in(self, form: Form) -> Self {
+    const fn with_form(self, form: Form) -> Self {
         Self { form, ..self }
     }
 
@@ -149,7 +149,7 @@ impl Attack {
         .flatten()
     }
 
-    pub(crate) fn named(name: &str) -> Option<&'static Self> {
+    pub(crate) fn find(name: &str) -> Option<&'static Self> {
         Self::all().find(|attack| attack.name == name)
     }
 }

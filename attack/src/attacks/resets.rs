@@ -29,14 +29,14 @@ pub(super) const ATTACKS: [Attack; 2] = [
 ];
 
 /// Converts an HTTP/2 error to an I/O error.
-fn broken(error: h2::Error) -> io::Error {
+fn to_io_error(error: h2::Error) -> io::Error {
     io::Error::other(error)
 }
 
 /// A well-behaved HTTP/2 connection.
 async fn connect(siege: &Siege) -> io::Result<SendRequest<Bytes>> {
     let socket = TcpStream::connect(&siege.target.open).await?;
-    let (sender, connection) = h2::client::handshake(socket).await.map_err(broken)?;
+    let (sender, connection) = h2::client::handshake(socket).await.map_err(to_io_error)?;
     tokio::spawn(connection);
     Ok(sender)
 }
@@ -66,12 +66,12 @@ async fn cancel_watches(siege: Siege) -> io::Result<Outcome> {
 /// Opens a watch, waits for its first message, and cancels it.
 async fn watch(sender: &SendRequest<Bytes>) -> io::Result<()> {
     let request = request("/grpc.health.v1.Health/Watch").body(()).map_err(io::Error::other)?;
-    let mut sender = sender.clone().ready().await.map_err(broken)?;
-    let (response, mut body) = sender.send_request(request, false).map_err(broken)?;
-    body.send_data(grpc_message(0, b"").into(), true).map_err(broken)?;
-    let mut body = response.await.map_err(broken)?.into_body();
+    let mut sender = sender.clone().ready().await.map_err(to_io_error)?;
+    let (response, mut body) = sender.send_request(request, false).map_err(to_io_error)?;
+    body.send_data(grpc_message(0, b"").into(), true).map_err(to_io_error)?;
+    let mut body = response.await.map_err(to_io_error)?.into_body();
     // Dropping an unfinished response resets the stream.
-    body.data().await.transpose().map_err(broken).map(drop)
+    body.data().await.transpose().map_err(to_io_error).map(drop)
 }
 
 /// Makes a call with metadata. Returns the gRPC status and its text.
@@ -81,15 +81,15 @@ async fn echo(sender: &SendRequest<Bytes>, metadata: &[(String, String)]) -> io:
         request = request.header(name, value);
     }
     let request = request.body(()).map_err(io::Error::other)?;
-    let mut sender = sender.clone().ready().await.map_err(broken)?;
-    let (response, mut body) = sender.send_request(request, false).map_err(broken)?;
-    body.send_data(grpc_message(0, b"x").into(), true).map_err(broken)?;
-    let response = response.await.map_err(broken)?;
+    let mut sender = sender.clone().ready().await.map_err(to_io_error)?;
+    let (response, mut body) = sender.send_request(request, false).map_err(to_io_error)?;
+    body.send_data(grpc_message(0, b"x").into(), true).map_err(to_io_error)?;
+    let response = response.await.map_err(to_io_error)?;
     let (head, mut body) = response.into_parts();
     while let Some(data) = body.data().await {
-        data.map_err(broken)?;
+        data.map_err(to_io_error)?;
     }
-    let trailers = body.trailers().await.map_err(broken)?.unwrap_or(head.headers);
+    let trailers = body.trailers().await.map_err(to_io_error)?.unwrap_or(head.headers);
     let text =
         |name: &str| trailers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     Ok((text("grpc-status"), text("grpc-message")))

@@ -12,7 +12,7 @@ pub(super) const ATTACKS: [Attack; 1] = [attack(
     End::Brief,
     |siege| Box::pin(open_heads(siege)),
 )
-.only_in(Form::Terminated)];
+.with_form(Form::Terminated)];
 
 async fn open_heads(siege: Siege) -> io::Result<Outcome> {
     const STREAMS: usize = 100;

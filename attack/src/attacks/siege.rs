@@ -37,7 +37,7 @@ impl Siege {
     }
 
     /// The same from another address than that of the well-behaved clients.
-    pub(crate) fn elsewhere(mut self) -> Self {
+    pub(crate) fn with_other_address(mut self) -> Self {
         self.from = Some(SocketAddr::from(([127, 0, 0, 2], 0)));
         self
     }

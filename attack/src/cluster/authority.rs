@@ -48,7 +48,7 @@ impl Authority {
 }
 
 /// The server's side: it checks the files of this folder for changes.
-pub(super) fn watched(folder: &Path) -> io::Result<tls::Server> {
+pub(super) fn watch(folder: &Path) -> io::Result<tls::Server> {
     tls::Server::builder(identity(folder))
         .watch(std::time::Duration::from_secs(1))
         .build()

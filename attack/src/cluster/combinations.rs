@@ -47,21 +47,21 @@ const fn protocol(name: &'static str, scheme: &'static str, method: &'static str
     Protocol { name, scheme, method: Method::Text(method), connects: false }
 }
 
-const fn connecting(name: &'static str, scheme: &'static str) -> Protocol {
+const fn protocol_with_connect(name: &'static str, scheme: &'static str) -> Protocol {
     Protocol { name, scheme, method: Method::Text("Plain/Echo"), connects: true }
 }
 
 static PROTOCOLS: [Protocol; 11] = [
     protocol("baidu_std", "baidu-std", "Plain/Echo"),
-    connecting("rpcx", "rpcx"),
+    protocol_with_connect("rpcx", "rpcx"),
     protocol("gRPC", "grpc", "Plain/Echo"),
     protocol("gRPC-Web", "grpc-web", "Plain/Echo"),
     protocol("Connect", "connect", "Plain/Echo"),
     protocol("HTTP", "http", "Plain/Echo"),
     protocol("JSON-RPC", "http?dialect=json-rpc", "Plain.Echo"),
     protocol("rest_rpc", "rest-rpc", "echo"),
-    connecting("net/rpc gob", "net-rpc"),
-    connecting("net/rpc JSON", "net-rpc?codec=json"),
+    protocol_with_connect("net/rpc gob", "net-rpc"),
+    protocol_with_connect("net/rpc JSON", "net-rpc?codec=json"),
     Protocol { name: "fb_rpc", scheme: "fb-rpc", method: Method::Bytes, connects: false },
 ];
 
@@ -126,7 +126,7 @@ impl Combination {
     ///
     /// If the client cannot be built.
     pub(crate) fn caller(self, builder: Builder, timeout: Duration) -> client::Result<Caller> {
-        self.once(builder.idempotent().timeout(timeout))
+        self.non_idempotent_caller(builder.idempotent().timeout(timeout))
     }
 
     /// A client whose calls are not idempotent, unless the builder says so.
@@ -134,13 +134,13 @@ impl Combination {
     /// # Errors
     ///
     /// If the client cannot be built.
-    pub(crate) fn once(self, builder: Builder) -> client::Result<Caller> {
+    pub(crate) fn non_idempotent_caller(self, builder: Builder) -> client::Result<Caller> {
         Ok(Caller { client: builder.build()?, method: &self.protocol.method })
     }
 }
 
 /// A builder of a client that calls another server too if there is no reply in time, and ejects one whose calls fail.
-pub(crate) fn hedged(builder: Builder) -> Builder {
+pub(crate) fn with_hedging(builder: Builder) -> Builder {
     let breaker = CircuitBreaker::consecutive(3, Duration::from_secs(3));
     builder.fail_mode(FailMode::Failbackup).backup_after(BACKUP).circuit_breaker(breaker)
 }
@@ -188,7 +188,7 @@ impl Caller {
     /// # Errors
     ///
     /// If the call fails, or its answer is another id.
-    pub(crate) async fn once(&self, id: u64) -> Result<(), String> {
+    pub(crate) async fn call_once(&self, id: u64) -> Result<(), String> {
         match self.method {
             Method::Bytes => self.echo(&id.to_string()).await,
             Method::Text(_) => match self.client.call::<u64>("once", &id).await {

@@ -7,6 +7,6 @@ mod places;
 mod replica;
 
 pub(crate) use self::authority::Authority;
-pub(crate) use self::combinations::{Caller, Combination, combinations, hedged};
+pub(crate) use self::combinations::{Caller, Combination, combinations, with_hedging};
 pub(crate) use self::places::Places;
 pub(crate) use self::replica::{Options, Replica, serve};

@@ -32,7 +32,7 @@ impl Places {
     }
 
     /// Ports of a host that nothing else uses.
-    pub(crate) fn fixed(host: &str, folder: &Path) -> Self {
+    pub(crate) fn with_fixed_ports(host: &str, folder: &Path) -> Self {
         let place = |port| format!("{host}:{port}");
         let [tcp, tls, kcp, quic] = [7001, 7002, 7003, 7004].map(place);
         Self { tcp, tls, kcp, quic, unix: folder.join("server.sock") }

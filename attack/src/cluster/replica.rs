@@ -97,9 +97,9 @@ async fn bind_once(
     certificates: &Path,
     ledger: &service::Ledger,
 ) -> io::Result<BoundServer> {
-    let tls = authority::watched(certificates)?;
+    let tls = authority::watch(certificates)?;
     service::server()
-        .function("once", ledger.once())
+        .function("once", ledger.once_function())
         .lame_duck(LAME_DUCK)
         .bind(places.tcp.as_str())
         .await?
@@ -161,7 +161,7 @@ impl Replica {
 
     /// The same in a network namespace, which has this address.
     pub(crate) fn start_in(namespace: &str, host: &str, folder: &Path) -> io::Result<Self> {
-        Self::start_at(Places::fixed(host, folder), Some(namespace.to_owned()), folder)
+        Self::start_at(Places::with_fixed_ports(host, folder), Some(namespace.to_owned()), folder)
     }
 
     fn start_at(places: Places, namespace: Option<String>, folder: &Path) -> io::Result<Self> {

@@ -12,7 +12,7 @@ use polyrpc::discovery::List;
 use rustix::process::Signal;
 
 use self::callers::{Callers, Made};
-use crate::cluster::{Authority, Combination, Replica, combinations, hedged};
+use crate::cluster::{Authority, Combination, Replica, combinations, with_hedging};
 use crate::scratch::Scratch;
 
 /// Options of the table of faults.
@@ -108,7 +108,7 @@ async fn suffer(
     let servers = List::new(cluster.iter().map(|replica| combination.instance(&replica.places)));
     let mut builder = combination.builder(servers, &authority.pem());
     if fault == Fault::Stop {
-        builder = hedged(builder);
+        builder = with_hedging(builder);
     }
     let caller = combination.caller(builder, TIMEOUT).map_err(io::Error::other)?;
     let callers = Callers::start(&caller);

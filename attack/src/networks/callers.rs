@@ -105,14 +105,20 @@ async fn call(
 ) {
     while !stop.load(Ordering::Relaxed) {
         let begun = Instant::now();
-        let ended = caller.once(NEXT.fetch_add(1, Ordering::Relaxed)).await;
-        lock(&record).ended(&combination, begun, deadline, ended);
+        let ended = caller.call_once(NEXT.fetch_add(1, Ordering::Relaxed)).await;
+        lock(&record).record_end(&combination, begun, deadline, ended);
         sleep(PAUSE).await;
     }
 }
 
 impl Record {
-    fn ended(&mut self, combination: &str, begun: Instant, deadline: Duration, ended: Result<(), String>) {
+    fn record_end(
+        &mut self,
+        combination: &str,
+        begun: Instant,
+        deadline: Duration,
+        ended: Result<(), String>,
+    ) {
         let took = begun.elapsed();
         let late = took.saturating_sub(deadline);
         if late > self.outcomes.late {

@@ -124,7 +124,7 @@ fn call(
 ) -> io::Result<()> {
     let list = List::new([combination.instance(&servers.replica.places)]);
     let builder = combination.builder(list, &servers.authority.pem()).timeout(DEADLINE);
-    let caller = combination.once(builder).map_err(io::Error::other)?;
+    let caller = combination.non_idempotent_caller(builder).map_err(io::Error::other)?;
     for _ in 0..IN_FLIGHT {
         let (caller, arrived) = (caller.clone(), arrived.clone());
         tasks.spawn(async move {

@@ -82,7 +82,7 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
 }
 
 /// Every protocol over TCP, and two over each other transport that crosses a network.
-fn networked() -> impl Iterator<Item = Combination> {
+fn network_combinations() -> impl Iterator<Item = Combination> {
     combinations().into_iter().filter(|combination| {
         let name = combination.name();
         let (protocol, carrier) = name.split_once(" over ").unwrap_or_default();
@@ -100,13 +100,15 @@ async fn play(
 ) -> io::Result<bool> {
     let repeated = server.snapshot()?.repeated;
     link.emulate(&scenario.network)?;
-    let list =
-        || networked().map(|combination| (combination, List::new([combination.instance(&server.places)])));
+    let list = || {
+        network_combinations()
+            .map(|combination| (combination, List::new([combination.instance(&server.places)])))
+    };
     let mut clients = Vec::new();
     for (combination, servers) in list() {
         // Not idempotent: a call that is executed twice was sent twice.
         let builder = combination.builder(servers, &authority.pem()).timeout(scenario.deadline);
-        clients.push((combination, combination.once(builder).map_err(io::Error::other)?));
+        clients.push((combination, combination.non_idempotent_caller(builder).map_err(io::Error::other)?));
     }
     let mut callers = Callers::start(&clients, scenario.deadline);
     if callers.wait_for_every_way(FIRST_CALL_TIMEOUT).await.is_none() {

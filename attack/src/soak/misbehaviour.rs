@@ -104,12 +104,12 @@ async fn misbehave(
         let (target, rng) = (target.clone(), Rng::new(rng.next()));
         running.spawn(async move {
             // The server may close the connection, and does so often.
-            let _ = timeout(MAX_DURATION, one(kind, &target, rng)).await;
+            let _ = timeout(MAX_DURATION, misbehave_once(kind, &target, rng)).await;
         });
     }
 }
 
-async fn one(kind: usize, target: &Places, mut rng: Rng) -> io::Result<()> {
+async fn misbehave_once(kind: usize, target: &Places, mut rng: Rng) -> io::Result<()> {
     match kind {
         0 => send_garbage(&target.tcp, &mut rng).await,
         1 => reset_within_a_message(target, &mut rng).await,

@@ -132,6 +132,6 @@ async fn disturb(
 }
 
 /// The servers as a combination reaches them.
-fn known(places: &[Places], combination: Combination) -> Vec<Instance> {
+fn instances(places: &[Places], combination: Combination) -> Vec<Instance> {
     places.iter().map(|places| combination.instance(places)).collect()
 }

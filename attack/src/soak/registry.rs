@@ -38,7 +38,7 @@ impl Flapping {
             2 => Ok(all.into_iter().rev().collect()),
             3 => Ok(Vec::new()),
             4 => Err(Status::unavailable("the registry flaps")),
-            5 => Ok(all.into_iter().chain(self.dead()).collect()),
+            5 => Ok(all.into_iter().chain(self.dead_server()).collect()),
             6 => Ok(all.into_iter().take(2).collect()),
             _ => Ok(all.into_iter().map(|one| one.with(weight(1 + rng.below(9)))).collect()),
         }
@@ -46,7 +46,7 @@ impl Flapping {
 
     /// A server that does not exist: port 1 is never ours. Not over KCP, where connecting to it succeeds: it would take
     /// attempts from calls (docs/reliability.md).
-    fn dead(&self) -> Option<Instance> {
+    fn dead_server(&self) -> Option<Instance> {
         let network = self.servers.first()?.network;
         let address = match network {
             Network::Kcp => return None,

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::known;
+use super::instances;
 use super::latencies::Latencies;
 use super::misbehaviour::Rng;
 use super::registry::Flapping;
@@ -77,7 +77,7 @@ impl Traffic {
         let mut tasks = JoinSet::new();
         let mut rng = Rng::new(seed);
         for (n, combination) in combinations().into_iter().enumerate() {
-            let registry = Flapping::new(known(places, combination), rng.next());
+            let registry = Flapping::new(instances(places, combination), rng.next());
             let caller = combination
                 .caller(combination.builder(registry, authority), TIMEOUT)
                 .map_err(io::Error::other)?;
@@ -116,7 +116,7 @@ struct Record {
 }
 
 impl Record {
-    fn ended(&self, combination: Combination, began: Instant, ended: Result<(), String>) {
+    fn record_end(&self, combination: Combination, began: Instant, ended: Result<(), String>) {
         let took = began.elapsed();
         let mut ledger = lock(&self.ledger);
         let name = combination.name();
@@ -161,7 +161,7 @@ async fn call_steadily(
         let length = if rng.below(50) == 0 { 100_000 } else { 1 + rng.below(200) as usize };
         let began = Instant::now();
         let ended = caller.echo(&"x".repeat(length)).await;
-        record.ended(combination, began, ended);
+        record.record_end(combination, began, ended);
     }
 }
 
@@ -186,7 +186,7 @@ async fn create_clients(
             calls.join_next().await;
         }
         while calls.try_join_next().is_some() {}
-        let registry = Flapping::new(known(&places, combination), rng.next());
+        let registry = Flapping::new(instances(&places, combination), rng.next());
         let caller = combination.caller(combination.builder(registry, &authority), TIMEOUT);
         lock(&record.ledger).clients += 1;
         let record = record.clone();
@@ -196,7 +196,7 @@ async fn create_clients(
                 Ok(caller) => caller.echo("from a new client").await,
                 Err(error) => Err(error.to_string()),
             };
-            record.ended(combination, began, ended);
+            record.record_end(combination, began, ended);
         });
     }
     while calls.join_next().await.is_some() {}

@@ -3,7 +3,7 @@
 /// Slope by Theil and Sen: the median of the slopes between all pairs of points. Zero with fewer than two.
 pub(crate) fn slope(points: &[(f64, f64)]) -> f64 {
     // A week of seconds would be 10^11 pairs: neighbours are joined to their median first.
-    let points = joined(points);
+    let points = join_neighbours(points);
     let mut slopes: Vec<_> = points
         .iter()
         .enumerate()
@@ -14,7 +14,7 @@ pub(crate) fn slope(points: &[(f64, f64)]) -> f64 {
 }
 
 /// At most 500 points: each is the median of its neighbours, at the middle of their times.
-fn joined(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+fn join_neighbours(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let each = points.len().div_ceil(MAX_POINTS).max(1);
     let middle = |chunk: &[(f64, f64)]| {
         let mut values: Vec<_> = chunk.iter().map(|point| point.1).collect();

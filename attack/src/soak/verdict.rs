@@ -29,7 +29,7 @@ const FLAT: f64 = 0.1;
 const FLAT_COUNT: f64 = 16.0;
 
 /// The samples after the warm-up: a third of the run, and at most ten minutes.
-pub(crate) fn warm(samples: &[Sample]) -> &[Sample] {
+pub(crate) fn skip_warm_up(samples: &[Sample]) -> &[Sample] {
     let end = samples.last().map_or(0.0, |sample| sample.at_s);
     let warm_up = (end / 3.0).min(600.0);
     let first = samples.iter().position(|sample| sample.at_s >= warm_up).unwrap_or(samples.len());
@@ -38,7 +38,7 @@ pub(crate) fn warm(samples: &[Sample]) -> &[Sample] {
 
 /// Compares everything with its bar. `load` are the samples under load.
 pub(crate) fn bars(load: &[Sample], rest: &AtRest, calls: &Ledger) -> Vec<Bar> {
-    let warm = warm(load);
+    let warm = skip_warm_up(load);
     let server = |value: fn(&Usage) -> usize| -> Vec<(f64, f64)> {
         warm.iter().map(|sample| (sample.at_s, value(&sample.server) as f64)).collect()
     };
@@ -59,10 +59,10 @@ pub(crate) fn bars(load: &[Sample], rest: &AtRest, calls: &Ledger) -> Vec<Bar> {
         every_way(calls),
         memory("the server's memory", &server(|usage| usage.resident)),
         memory("the clients' memory", &client(|usage| usage.resident)),
-        flat("the server's descriptors", &server(|usage| usage.descriptors)),
-        flat("the clients' descriptors", &client(|usage| usage.descriptors)),
-        flat("the server's tasks", &server(|usage| usage.tasks)),
-        flat("the clients' tasks", &client(|usage| usage.tasks)),
+        flat_bar("the server's descriptors", &server(|usage| usage.descriptors)),
+        flat_bar("the clients' descriptors", &client(|usage| usage.descriptors)),
+        flat_bar("the server's tasks", &server(|usage| usage.tasks)),
+        flat_bar("the clients' tasks", &client(|usage| usage.tasks)),
         at_rest(rest),
     ]
 }
@@ -92,19 +92,19 @@ fn memory(name: &'static str, points: &[(f64, f64)]) -> Bar {
             slope * window <= GROWTH,
         ),
     };
-    judged(Bar { name, measured, limit: limit.to_owned(), is_met }, points)
+    judge_growth(Bar { name, measured, limit: limit.to_owned(), is_met }, points)
 }
 
-fn flat(name: &'static str, points: &[(f64, f64)]) -> Bar {
+fn flat_bar(name: &'static str, points: &[(f64, f64)]) -> Bar {
     let growth = slope(points) * window(points);
     let mean = points.iter().map(|point| point.1).sum::<f64>() / points.len().max(1) as f64;
     let limit = (mean * FLAT).max(FLAT_COUNT);
     let (measured, is_met) = (format!("{growth:+.1} of {mean:.0}"), growth <= limit);
-    judged(Bar { name, measured, limit: format!("{limit:+.0}"), is_met }, points)
+    judge_growth(Bar { name, measured, limit: format!("{limit:+.0}"), is_met }, points)
 }
 
 /// The bar, unless the window is too short to judge growth. Without a measurement it is missed.
-fn judged(bar: Bar, points: &[(f64, f64)]) -> Bar {
+fn judge_growth(bar: Bar, points: &[(f64, f64)]) -> Bar {
     if window(points) < SHORTEST_S && points.len() >= 2 {
         let limit = format!("none, since the window is below {SHORTEST_S:.0} s");
         return Bar { limit, is_met: true, ..bar };
@@ -156,7 +156,7 @@ mod tests {
         (0..seconds).map(sample).collect()
     }
 
-    fn met(load: &[Sample], after: Sample, failed: u64) -> Vec<&'static str> {
+    fn missed_bars(load: &[Sample], after: Sample, failed: u64) -> Vec<&'static str> {
         let mut calls = Ledger { failed, ..Ledger::default() };
         for combination in crate::cluster::combinations() {
             calls.combinations.insert(combination.name(), Calls { made: 1, ..Calls::default() });
@@ -168,37 +168,37 @@ mod tests {
     #[test]
     fn steady_run_meets_every_bar() {
         let load = samples(3600, 0.0);
-        assert_eq!(met(&load, load[0], 0), [""; 0]);
+        assert_eq!(missed_bars(&load, load[0], 0), [""; 0]);
     }
 
     #[test]
     fn each_kind_of_growth_misses_its_bar() {
         let load = samples(3600, 400.0);
-        assert_eq!(met(&load, load[0], 0), ["the server's memory", "the clients' memory"]);
+        assert_eq!(missed_bars(&load, load[0], 0), ["the server's memory", "the clients' memory"]);
         // A window too short for a slope.
         let load = samples(300, 400.0);
-        assert_eq!(met(&load, load[0], 0), [""; 0]);
+        assert_eq!(missed_bars(&load, load[0], 0), [""; 0]);
         let load = samples(100, 100_000.0);
-        assert_eq!(met(&load, load[0], 0), [""; 0], "too short to be judged");
+        assert_eq!(missed_bars(&load, load[0], 0), [""; 0], "too short to be judged");
         let load = samples(300, 100_000.0);
-        assert_eq!(met(&load, load[0], 0), ["the server's memory", "the clients' memory"]);
+        assert_eq!(missed_bars(&load, load[0], 0), ["the server's memory", "the clients' memory"]);
         let mut load = samples(3600, 0.0);
         for sample in &mut load {
             sample.server.descriptors += sample.at_s as usize / 50;
             sample.client.tasks += sample.at_s as usize / 50;
         }
-        assert_eq!(met(&load, load[0], 0), ["the server's descriptors", "the clients' tasks"]);
+        assert_eq!(missed_bars(&load, load[0], 0), ["the server's descriptors", "the clients' tasks"]);
     }
 
     #[test]
     fn failed_call_and_leftovers_miss_their_bars() {
         let load = samples(3600, 0.0);
-        assert_eq!(met(&load, load[0], 1), ["failed calls"]);
+        assert_eq!(missed_bars(&load, load[0], 1), ["failed calls"]);
         let mut left = load[0];
         left.connections = 1;
-        assert_eq!(met(&load, left, 0), ["left after the last client"]);
+        assert_eq!(missed_bars(&load, left, 0), ["left after the last client"]);
         let mut left = load[0];
         left.server.tasks += 5;
-        assert_eq!(met(&load, left, 0), ["left after the last client"]);
+        assert_eq!(missed_bars(&load, left, 0), ["left after the last client"]);
     }
 }
