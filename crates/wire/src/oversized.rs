@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn oversized_request_is_answered_and_not_held() {
-        let (small, large) = (Bytes::from_static(b"small"), framed(b"", b""));
+        let (small, large) = (Bytes::from_static(b"small"), fill(b"", b""));
 
         let config = rpcx::ServerConfig { limits: limits(), ..<_>::default() };
         let client = rpcx::Client::new(<_>::default());
@@ -238,13 +238,13 @@ mod tests {
         assert!(matches!(results[1..], [(2, Ok(_))]), "{case}: {results:?}");
     }
 
-    fn framed(head: &[u8], tail: &[u8]) -> Bytes {
+    fn fill(head: &[u8], tail: &[u8]) -> Bytes {
         [head, &[b'x'; 20_000], tail].concat().into()
     }
 
     #[test]
     fn oversized_response_fails_its_call_only_and_is_not_held() {
-        let large = framed(b"", b"");
+        let large = fill(b"", b"");
         let small = || Bytes::from_static(b"small");
 
         let config = baidu_std::ClientConfig { limits: limits(), ..<_>::default() };
@@ -276,7 +276,7 @@ mod tests {
             let client = rest_rpc::Client::new(rest_rpc::ClientConfig { limits: limits(), version });
             let mut call = Call::new("", "add", format, Bytes::from_static(&[0x92, 7, 8]));
             call.head.positional = true;
-            assert_goes_on(&format!("{version:?}"), client, server, &call, &framed(b"", b""));
+            assert_goes_on(&format!("{version:?}"), client, server, &call, &fill(b"", b""));
         }
     }
 
@@ -288,13 +288,13 @@ mod tests {
 
     /// A small and a large body of each codec in which the end of a large one can be told.
     fn net_rpc_bodies() -> [(Codec, (Bytes, Bytes)); 6] {
-        let plain = (Bytes::from_static(b"small"), framed(b"", b""));
+        let plain = (Bytes::from_static(b"small"), fill(b"", b""));
         let gob = (
             Bytes::from_static(b"\x08\x0c\x00\x05small"),
-            framed(&[0xfe, 0x4e, 0x25, 0x0c, 0, 0xfe, 0x4e, 0x20], b""),
+            fill(&[0xfe, 0x4e, 0x25, 0x0c, 0, 0xfe, 0x4e, 0x20], b""),
         );
-        let bson = (Bytes::from_static(b"\x05\0\0\0\0"), framed(b"\x2d\x4e\0\0\x02a\0\x21\x4e\0\0", b"\0\0"));
-        let json = (Bytes::from_static(b"\"small\""), framed(b"\"", b"\""));
+        let bson = (Bytes::from_static(b"\x05\0\0\0\0"), fill(b"\x2d\x4e\0\0\x02a\0\x21\x4e\0\0", b"\0\0"));
+        let json = (Bytes::from_static(b"\"small\""), fill(b"\"", b"\""));
         [
             (Codec::Json, json),
             (Codec::Protobuf, plain.clone()),
@@ -319,7 +319,7 @@ mod tests {
         let (client, server) = net_rpc(Codec::MessagePack);
         let small = Bytes::from_static(&[0xc0]);
         let call = Call::new("Service", "Method", Codec::MessagePack.format(), small);
-        let (results, violation) = results(client, server, &call, &framed(&[0xda, 0x4e, 0x20], b""));
+        let (results, violation) = results(client, server, &call, &fill(&[0xda, 0x4e, 0x20], b""));
         assert_is_too_long("MessagePack", results.first());
         assert_eq!(results.len(), 1);
         assert_eq!(violation.expect("its end is unknown").kind(), ViolationKind::TooLarge);

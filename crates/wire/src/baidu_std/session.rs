@@ -383,7 +383,7 @@ impl Server {
             Some(Response { error_code: status::number(status), error_text: Some(text.as_bytes()) });
         let user_fields = metadata::user_fields(metadata);
         let meta = Meta { response, correlation_id, user_fields, ..body::empty_meta() };
-        write_response(offering.map(PendingOffer::declined).as_ref(), &meta, 0, out);
+        write_response(offering.map(PendingOffer::to_declined).as_ref(), &meta, 0, out);
     }
 
     /// Formats `[ip:port][E1003]text`; the code is omitted if the failure has no specific one (brpc
@@ -481,7 +481,7 @@ impl session::Client for Client {
             };
             match next {
                 NextFrame::Whole(frame) => {
-                    if let Some(answer) = self.answer(frame, out) {
+                    if let Some(answer) = self.handle_frame(frame, out) {
                         return Ok(Some(answer));
                     }
                 }
@@ -597,7 +597,7 @@ impl Client {
     }
 
     /// Handles a frame; returns `None` if no caller waits for it.
-    fn answer(&mut self, frame: Frame, out: &mut Outbox) -> Option<ClientEvent> {
+    fn handle_frame(&mut self, frame: Frame, out: &mut Outbox) -> Option<ClientEvent> {
         let Frame { meta: bytes, payload, .. } = self.response(frame, out)?;
         // brpc drops a malformed response: the call ends by its timeout (`ProcessRpcResponse`).
         let meta = Meta::read(&bytes).ok()?;

@@ -292,7 +292,7 @@ impl Client {
         Self { config, wanted: 0, discarding: Discarding::default(), logged_off: false, understood: false }
     }
 
-    fn answer(&mut self, frame: Frame) -> Result<ClientEvent, Violation> {
+    fn handle_frame(&mut self, frame: Frame) -> Result<ClientEvent, Violation> {
         let response = Response::read(&frame.meta).ok_or_else(truncated)?;
         let outcome = match response.error_code {
             0 => {
@@ -406,7 +406,7 @@ impl session::Client for Client {
             Err(violation) => return self.fail_oversized(inbox, violation),
         };
         match next {
-            NextFrame::Whole(frame) => self.answer(frame).map(Some),
+            NextFrame::Whole(frame) => self.handle_frame(frame).map(Some),
             NextFrame::Partial(wanted) => {
                 self.wanted = wanted;
                 Ok(None)

@@ -35,9 +35,9 @@ impl Decoder {
         let mut rest = text;
         while let Some((&char, behind)) = rest.split_first() {
             rest = match rest.split_first_chunk::<4>() {
-                Some((group, behind)) if self.pending() == 0 && whole(group, &mut bytes) => behind,
+                Some((group, behind)) if self.pending() == 0 && decode_whole(group, &mut bytes) => behind,
                 _ => {
-                    self.one(char, &mut bytes)?;
+                    self.push_char(char, &mut bytes)?;
                     behind
                 }
             };
@@ -50,7 +50,7 @@ impl Decoder {
     pub(crate) fn finish(&mut self) -> Result<Bytes, MalformedBase64> {
         let mut bytes = Vec::new();
         while self.pending() > 0 {
-            self.one(b'=', &mut bytes)?;
+            self.push_char(b'=', &mut bytes)?;
         }
         Ok(bytes.into())
     }
@@ -60,7 +60,7 @@ impl Decoder {
         (self.digits + self.pads) as usize
     }
 
-    fn one(&mut self, char: u8, bytes: &mut Vec<u8>) -> Result<(), MalformedBase64> {
+    fn push_char(&mut self, char: u8, bytes: &mut Vec<u8>) -> Result<(), MalformedBase64> {
         match (VALUES[usize::from(char)], char) {
             // Some tools wrap lines.
             (_, b'\r' | b'\n') => return Ok(()),
@@ -82,7 +82,7 @@ impl Decoder {
 }
 
 /// Decodes a group without padding, which most groups are.
-fn whole(group: &[u8; 4], bytes: &mut Vec<u8>) -> bool {
+fn decode_whole(group: &[u8; 4], bytes: &mut Vec<u8>) -> bool {
     let [a, b, c, d] = group.map(|char| VALUES[usize::from(char)]).map(u32::from);
     if (a | b | c | d) >= u32::from(NONE) {
         return false;
@@ -111,7 +111,7 @@ const VALUES: [u8; 256] = {
 mod tests {
     use super::*;
 
-    fn decoded(pieces: &[&[u8]]) -> Result<Vec<u8>, MalformedBase64> {
+    fn decode(pieces: &[&[u8]]) -> Result<Vec<u8>, MalformedBase64> {
         let (mut decoder, mut bytes, mut overhead) = (Decoder::default(), Vec::new(), 0);
         for piece in pieces {
             let decoded = decoder.push(piece)?;
@@ -127,11 +127,11 @@ mod tests {
     fn concatenated_texts_are_decoded_for_any_split() {
         let text = b"AAECAwQ=BQ==\r\nBgcI\nCQoLDA0ODw==EA";
         let want: Vec<u8> = (0..=16).collect();
-        assert_eq!(decoded(&[text]).as_ref(), Ok(&want));
-        assert_eq!(decoded(&text.chunks(1).collect::<Vec<_>>()).as_ref(), Ok(&want));
+        assert_eq!(decode(&[text]).as_ref(), Ok(&want));
+        assert_eq!(decode(&text.chunks(1).collect::<Vec<_>>()).as_ref(), Ok(&want));
         for at in 1..text.len() {
             let (a, b) = text.split_at(at);
-            assert_eq!(decoded(&[a, b]).as_ref(), Ok(&want), "cut at {at}");
+            assert_eq!(decode(&[a, b]).as_ref(), Ok(&want), "cut at {at}");
         }
     }
 
@@ -141,14 +141,14 @@ mod tests {
         let bytes: Vec<u8> = (0..=255).collect();
         for length in 0..bytes.len() {
             let text = base64::engine::general_purpose::STANDARD.encode(&bytes[..length]);
-            assert_eq!(decoded(&[text.as_bytes()]).unwrap(), &bytes[..length]);
+            assert_eq!(decode(&[text.as_bytes()]).unwrap(), &bytes[..length]);
         }
     }
 
     #[test]
     fn invalid_base64_is_rejected() {
         for text in ["A", "A===", "=", "AA=A", "AAAA=", "AA-A", "AAA\0", "AAAAA"] {
-            assert_eq!(decoded(&[text.as_bytes()]), Err(MalformedBase64), "{text}");
+            assert_eq!(decode(&[text.as_bytes()]), Err(MalformedBase64), "{text}");
         }
     }
 }

@@ -99,7 +99,7 @@ pub(crate) struct Assembler {
 
 impl Assembler {
     pub(crate) fn push(&mut self, piece: Bytes) {
-        self.piece = if self.piece.is_empty() { piece } else { joined(&self.piece, &piece) };
+        self.piece = if self.piece.is_empty() { piece } else { join(&self.piece, &piece) };
         self.pushed = self.piece.len();
     }
 
@@ -229,7 +229,7 @@ const LARGE: usize = 64 << 10;
 
 /// Joins two pieces that arrive together, such as those of a held request.
 #[cold]
-fn joined(first: &[u8], second: &[u8]) -> Bytes {
+fn join(first: &[u8], second: &[u8]) -> Bytes {
     [first, second].concat().into()
 }
 
@@ -241,7 +241,7 @@ mod tests {
 
     const LIMIT: usize = 1 << 20;
 
-    fn framed(body: &[u8]) -> Vec<u8> {
+    fn frame(body: &[u8]) -> Vec<u8> {
         [&prefix(false, body.len())[..], body].concat()
     }
 
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn any_split_yields_the_same_messages() {
-        let stream = [framed(b""), framed(b"one"), framed(&[7; 300]), framed(b"")].concat();
+        let stream = [frame(b""), frame(b"one"), frame(&[7; 300]), frame(b"")].concat();
         let want = vec![vec![], b"one".to_vec(), vec![7; 300], vec![]];
         assert_eq!(all(&[&stream]).unwrap(), want);
         assert_eq!(all(&stream.chunks(1).collect::<Vec<_>>()).unwrap(), want);
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn contiguous_message_is_not_copied() {
-        let stream = Bytes::from(framed(b"body"));
+        let stream = Bytes::from(frame(b"body"));
         let mut assembler = Assembler::default();
         assembler.push(stream.clone());
         let message = assembler.next(LIMIT).unwrap().unwrap();
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn incomplete_message_holds_at_most_twice_its_bytes() {
-        let (whole, mut assembler) = (framed(&[7; 100_000]), Assembler::default());
+        let (whole, mut assembler) = (frame(&[7; 100_000]), Assembler::default());
         for piece in whole.chunks(333) {
             let read = BytesMut::from(&[&[0; 16_384], piece].concat()[..]).freeze();
             assembler.push(read.slice(16_384..));
@@ -301,7 +301,7 @@ mod tests {
     fn message_of_large_and_small_pieces_in_any_order_is_complete() {
         const LIMIT: usize = 16 << 20;
         let body: Vec<u8> = (0..1_000_000_u32).map(|n| (n % 251) as u8).collect();
-        let bytes = [framed(&body), framed(b"next")].concat();
+        let bytes = [frame(&body), frame(b"next")].concat();
         let (large, small) = (LARGE + 7, 1000);
         for sizes in
             [&[large][..], &[small, large], &[large, small], &[5, large], &[large, large, small], &[3, large]]
@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn large_pieces_are_kept_without_a_copy_until_the_message_is_complete() {
         let piece = 2 * LARGE;
-        let bytes = Bytes::from(framed(&vec![7; 3 * piece]));
+        let bytes = Bytes::from(frame(&vec![7; 3 * piece]));
         let mut assembler = Assembler::default();
         for at in 0..2 {
             assembler.push(bytes.slice(at * piece..(at + 1) * piece));
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn small_message_does_not_keep_a_large_piece_alive() {
-        let stream = Bytes::from([framed(b"one"), framed(&vec![1; 4 * LARGE]), framed(b"two")].concat());
+        let stream = Bytes::from([frame(b"one"), frame(&vec![1; 4 * LARGE]), frame(b"two")].concat());
         let mut assembler = Assembler::default();
         assembler.push(stream.clone());
         let messages = [(); 3].map(|()| assembler.next(16 << 20).unwrap().unwrap().body);
@@ -360,8 +360,8 @@ mod tests {
 
     #[test]
     fn start_of_a_message_does_not_keep_the_large_message_before_it_alive() {
-        let next = framed(&vec![2; 8 * LARGE]);
-        let stream = Bytes::from([framed(&vec![1; 8 * LARGE]), next[..2 * LARGE].to_vec()].concat());
+        let next = frame(&vec![2; 8 * LARGE]);
+        let stream = Bytes::from([frame(&vec![1; 8 * LARGE]), next[..2 * LARGE].to_vec()].concat());
         let mut assembler = Assembler::default();
         assembler.push(stream.clone());
         assert_eq!(assembler.next(16 << 20).unwrap().map(|message| message.body.len()), Some(8 * LARGE));
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn single_message_requires_one_complete_message() {
-        let one = framed(b"one");
+        let one = frame(b"one");
         let message = single_message(&mut Bytes::from(one.clone()), LIMIT).unwrap();
         assert_eq!(message, ReceivedMessage { compressed: false, body: Bytes::from_static(b"one") });
         let others =

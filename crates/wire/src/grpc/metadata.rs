@@ -83,7 +83,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn written(metadata: &Metadata) -> Vec<(String, String)> {
+    fn to_headers(metadata: &Metadata) -> Vec<(String, String)> {
         let mut headers = Vec::new();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         write(metadata, |name, value| headers.push((text(name), text(value))));
@@ -94,7 +94,7 @@ mod tests {
     fn text_is_sent_as_is_and_bytes_in_base64() {
         let metadata: Metadata =
             [("Key", &b"value"[..]), ("data-bin", &[0xab, 0xab, 0xab, 1])].into_iter().collect();
-        let headers = written(&metadata);
+        let headers = to_headers(&metadata);
         assert_eq!(headers, [("key".into(), "value".into()), ("data-bin".into(), "q6urAQ".into())]);
         let mut back = ReceivedMetadata::default();
         headers.iter().for_each(|(name, value)| read(name, value.as_bytes(), &mut back));
@@ -118,7 +118,7 @@ mod tests {
     fn invalid_header_is_left_out_of_a_failed_response() {
         let entries =
             [("grpc-status", "0"), (":path", "/"), ("te", "x"), ("a b", "c"), ("line", "a\nb"), ("", "x")];
-        assert_eq!(written(&entries.into_iter().collect()), []);
+        assert_eq!(to_headers(&entries.into_iter().collect()), []);
     }
 
     #[test]
@@ -126,6 +126,6 @@ mod tests {
         let mut metadata = Metadata::new();
         metadata.append("k", "1");
         metadata.append("k", "2");
-        assert_eq!(written(&metadata).len(), 2);
+        assert_eq!(to_headers(&metadata).len(), 2);
     }
 }

@@ -106,7 +106,7 @@ impl Outgoing {
 
     /// Reads the response headers. They contain the outcome only if nothing follows (Trailers-Only).
     pub(crate) fn read_head(&mut self, fields: &Fields, end: bool) -> Result<(), Status> {
-        if let Some(decoder) = framed(&mut self.dialect) {
+        if let Some(decoder) = framed_decoder(&mut self.dialect) {
             match decoder.read_head(fields, &mut self.head)? {
                 BodyContent::Messages(compression) => (self.compression, self.begun) = (compression, true),
                 BodyContent::Failure => {}
@@ -132,7 +132,7 @@ impl Outgoing {
             }
         }
         self.head.metadata = received.into_metadata();
-        if let Some(web) = web(&mut self.dialect)
+        if let Some(web) = web_response(&mut self.dialect)
             && is_over
         {
             web.alone = ResponseEnd::read(fields);
@@ -226,7 +226,7 @@ impl Outgoing {
 
     /// Returns the next message of the response.
     pub(crate) fn next(&mut self, limit: usize) -> Result<Option<Message>, Status> {
-        if let Some(decoder) = framed(&mut self.dialect).filter(|decoder| decoder.is_bare()) {
+        if let Some(decoder) = framed_decoder(&mut self.dialect).filter(|decoder| decoder.is_bare()) {
             return Ok(decoder.message());
         }
         let framed = match self.assembler.next(limit) {
@@ -257,7 +257,7 @@ impl Outgoing {
     /// Reads the trailers of gRPC-Web.
     fn trailers_frame(&mut self, malformed: MalformedFrame) -> Result<(), Status> {
         let (Some(web), MalformedFrame::Flag(flag @ (TRAILERS | COMPRESSED_TRAILERS))) =
-            (web(&mut self.dialect), malformed)
+            (web_response(&mut self.dialect), malformed)
         else {
             return Err(malformed_frame(malformed));
         };
@@ -280,7 +280,8 @@ impl Outgoing {
 
     /// Reads the last message of a stream, in a dialect with a framing of its own.
     fn end_of_stream(&mut self, malformed: MalformedFrame) -> Result<(), Status> {
-        let (Some(decoder), MalformedFrame::Flag(flag)) = (framed(&mut self.dialect), malformed) else {
+        let (Some(decoder), MalformedFrame::Flag(flag)) = (framed_decoder(&mut self.dialect), malformed)
+        else {
             return Err(malformed_frame(malformed));
         };
         if !decoder.is_end(flag) {
@@ -323,14 +324,14 @@ impl Outgoing {
     }
 }
 
-fn framed(state: &mut Option<Box<DialectState>>) -> Option<&mut dyn ResponseDecoder> {
+fn framed_decoder(state: &mut Option<Box<DialectState>>) -> Option<&mut dyn ResponseDecoder> {
     match state.as_deref_mut() {
         Some(DialectState::Framed(decoder)) => Some(&mut **decoder),
         Some(DialectState::Web(_)) | None => None,
     }
 }
 
-fn web(state: &mut Option<Box<DialectState>>) -> Option<&mut WebResponse> {
+fn web_response(state: &mut Option<Box<DialectState>>) -> Option<&mut WebResponse> {
     match state.as_deref_mut() {
         Some(DialectState::Web(web)) => Some(web),
         Some(DialectState::Framed(_)) | None => None,

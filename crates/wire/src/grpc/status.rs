@@ -146,7 +146,7 @@ pub(super) fn decode(text: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn encoded(text: &str) -> String {
+    fn encode_to_string(text: &str) -> String {
         let mut out = Vec::new();
         encode(text, &mut out);
         String::from_utf8(out).unwrap()
@@ -157,10 +157,10 @@ mod tests {
         // The text of the interop test special_status_message.
         let text = "\t\ntest with whitespace\r\nand Unicode BMP ☺ and non-BMP 😈\t\n";
         let want = "%09%0Atest with whitespace%0D%0Aand Unicode BMP %E2%98%BA and non-BMP %F0%9F%98%88%09%0A";
-        assert_eq!(encoded(text), want);
+        assert_eq!(encode_to_string(text), want);
         assert_eq!(decode(want.as_bytes()), text);
-        assert_eq!(decode(encoded("100 %").as_bytes()), "100 %");
-        assert_eq!(encoded(" a b "), "%20a b%20");
+        assert_eq!(decode(encode_to_string("100 %").as_bytes()), "100 %");
+        assert_eq!(encode_to_string(" a b "), "%20a b%20");
     }
 
     #[test]

@@ -50,7 +50,7 @@ const MOST: u128 = 99_999_999;
 mod tests {
     use super::*;
 
-    fn written(timeout: Duration) -> String {
+    fn write_to_string(timeout: Duration) -> String {
         let mut text = Vec::new();
         write(timeout, &mut text);
         String::from_utf8(text).unwrap()
@@ -80,19 +80,19 @@ mod tests {
 
     #[test]
     fn timeout_is_written_in_the_finest_unit_and_never_shortened() {
-        assert_eq!(written(Duration::ZERO), "0n");
-        assert_eq!(written(Duration::from_nanos(99_999_999)), "99999999n");
-        assert_eq!(written(Duration::from_nanos(100_000_001)), "100001u");
-        assert_eq!(written(Duration::from_secs(10)), "10000000u");
-        assert_eq!(written(Duration::from_secs(100)), "100000m");
-        assert_eq!(written(Duration::MAX), "99999999H");
+        assert_eq!(write_to_string(Duration::ZERO), "0n");
+        assert_eq!(write_to_string(Duration::from_nanos(99_999_999)), "99999999n");
+        assert_eq!(write_to_string(Duration::from_nanos(100_000_001)), "100001u");
+        assert_eq!(write_to_string(Duration::from_secs(10)), "10000000u");
+        assert_eq!(write_to_string(Duration::from_secs(100)), "100000m");
+        assert_eq!(write_to_string(Duration::MAX), "99999999H");
     }
 
     #[test]
     fn written_timeout_is_read_as_no_less() {
         for nanos in [1, 999, 123_456_789, 98_765_432_123_456, 7_777_777_777_777_777_777] {
             let timeout = Duration::from_nanos(nanos);
-            assert!(read(written(timeout).as_bytes()).unwrap() >= timeout, "{nanos}");
+            assert!(read(write_to_string(timeout).as_bytes()).unwrap() >= timeout, "{nanos}");
         }
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn message(
         return framing.message(compression, message, &mut send);
     }
     let (compressed, body) = coding::compress_if_smaller(compression, message);
-    framed(dialect, &frame::prefix(compressed, body.len()), body, send);
+    send_frame(dialect, &frame::prefix(compressed, body.len()), body, send);
 }
 
 /// Passes the last frame, the result of the call.
@@ -58,13 +58,13 @@ pub(crate) fn trailers(
     });
     let [_, length @ ..] = frame::prefix(false, lines.len());
     let [a, b, c, d] = length;
-    framed(dialect, &[TRAILERS, a, b, c, d], lines.into(), send);
+    send_frame(dialect, &[TRAILERS, a, b, c, d], lines.into(), send);
 }
 
 /// Flag of the last frame.
 const TRAILERS: u8 = 0x80;
 
-fn framed(dialect: Dialect, prefix: &[u8], body: Bytes, mut send: impl FnMut(&[u8], Bytes)) {
+fn send_frame(dialect: Dialect, prefix: &[u8], body: Bytes, mut send: impl FnMut(&[u8], Bytes)) {
     match dialect {
         Dialect::Native | Dialect::Web | Dialect::Framed(_) => send(prefix, body),
         Dialect::WebText => send(&[], STANDARD.encode([prefix, &body].concat()).into()),

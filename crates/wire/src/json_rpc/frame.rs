@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use polyrpc_core::Status;
 
 use super::status;
-use super::text::{Parts, after_string, quoted, string};
+use super::text::{Parts, after_string, quote, string};
 
 /// A method call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -199,7 +199,7 @@ pub(super) fn write_result(text: &mut Vec<u8>, result: &[u8], id: &[u8]) {
 
 /// Writes an error response; `number` is application-specific.
 pub(super) fn write_error(text: &mut Vec<u8>, code: i32, message: &str, number: Option<i32>, id: &[u8]) {
-    let message = quoted(message);
+    let message = quote(message);
     let data = number.map_or(Cow::Borrowed("null"), |number| number.to_string().into());
     text.extend_from_slice(
         format!(r#"{{"jsonrpc":"2.0","error":{{"code":{code},"message":{message},"data":{data}}},"id":"#)
@@ -211,7 +211,7 @@ pub(super) fn write_error(text: &mut Vec<u8>, code: i32, message: &str, number: 
 
 /// Writes a request; without an id it is a notification.
 pub(crate) fn write_request(text: &mut Vec<u8>, service: &str, method: &str, params: &[u8], id: Option<u64>) {
-    let name = if service.is_empty() { quoted(method) } else { quoted(&format!("{service}.{method}")) };
+    let name = if service.is_empty() { quote(method) } else { quote(&format!("{service}.{method}")) };
     text.extend_from_slice(format!(r#"{{"jsonrpc":"2.0","method":{name}"#).as_bytes());
     if !params.is_empty() {
         text.extend_from_slice(br#","params":"#);

@@ -10,7 +10,7 @@ fn one(text: &str) -> Request {
     }
 }
 
-fn refused(text: &[u8]) -> String {
+fn refusal_of(text: &[u8]) -> String {
     match read(&Bytes::copy_from_slice(text)) {
         Incoming::Refused(response) => String::from_utf8(response).expect("text"),
         other => panic!("want a refusal, got {other:?}"),
@@ -59,7 +59,7 @@ fn million_brackets_are_an_error() {
             "}".repeat(deep)
         ),
     ] {
-        assert!(refused(text.as_bytes()).contains("-32700"));
+        assert!(refusal_of(text.as_bytes()).contains("-32700"));
     }
 }
 
@@ -74,7 +74,7 @@ fn invalid_utf8_is_a_parse_error() {
     for text in
         [&b""[..], b" ", b"\xff", b"{\"jsonrpc\":\"\xff\"}", b"{}{}", b"[1,]", b"{\"a\"}", b"nul", b"\"a"]
     {
-        assert!(refused(text).contains("-32700"), "{}", text.escape_ascii());
+        assert!(refusal_of(text).contains("-32700"), "{}", text.escape_ascii());
     }
 }
 
@@ -89,7 +89,7 @@ fn invalid_requests_have_the_codes_of_rpcx_and_in_a_batch_those_of_the_standard(
         (b"{}", "-32601"),
         (br#"{"jsonrpc":"2.0","id":1}"#, "-32601"),
     ] {
-        assert!(refused(text).contains(alone), "{}", text.escape_ascii());
+        assert!(refusal_of(text).contains(alone), "{}", text.escape_ascii());
         let batch = [b"[", text, b"]"].concat();
         let Incoming::Many(requests, refused) = read(&batch.into()) else { panic!("want a batch") };
         assert!(requests.is_empty() && refused[0].windows(6).any(|code| code == b"-32600"));

@@ -43,7 +43,7 @@ pub(crate) fn string(value: &[u8]) -> Option<Cow<'_, str>> {
 }
 
 /// Encodes a text as a JSON string.
-pub(crate) fn quoted(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 

@@ -31,7 +31,7 @@ pub(super) fn cut_name(mut body: BytesMut) -> Option<(Bytes, Bytes)> {
 
 /// Parses the topic of a subscription, `[key, token]`, where missing elements are empty: the server identifies it by
 /// the concatenation of both (rest_rpc `rpc_server.h`).
-pub(super) fn topic(body: &[u8]) -> Option<Bytes> {
+pub(super) fn parse_topic(body: &[u8]) -> Option<Bytes> {
     let mut reader = Reader::new(body);
     let Ok(Token::Array(count)) = reader.next() else { return None };
     let mut names = [&[][..]; 2];
@@ -69,7 +69,7 @@ pub(super) fn is_by_name(arguments: &[u8]) -> bool {
 }
 
 /// Parses a response: the encoded value, empty if there is none, or the text of a failure. `None`: malformed.
-pub(super) fn answer(body: &Bytes) -> Option<Result<Bytes, String>> {
+pub(super) fn parse_answer(body: &Bytes) -> Option<Result<Bytes, String>> {
     let mut reader = Reader::new(body);
     let Ok(Token::Array(count @ 1..)) = reader.next() else { return None };
     let Ok(Token::Unsigned(code)) = reader.next() else { return None };
@@ -85,7 +85,7 @@ pub(super) fn answer(body: &Bytes) -> Option<Result<Bytes, String>> {
 }
 
 /// Parses a published message, `[code, topic, data]`: returns the topic and the data.
-pub(super) fn published(body: &Bytes) -> Option<(Bytes, Bytes)> {
+pub(super) fn parse_published(body: &Bytes) -> Option<(Bytes, Bytes)> {
     let mut reader = Reader::new(body);
     let Ok(Token::Array(3..)) = reader.next() else { return None };
     let Ok(Token::Unsigned(0)) = reader.next() else { return None };
@@ -95,7 +95,7 @@ pub(super) fn published(body: &Bytes) -> Option<(Bytes, Bytes)> {
 }
 
 /// Parses a list of arguments: returns their number and their bytes.
-pub(super) fn arguments(list: &Bytes) -> Option<(u32, Bytes)> {
+pub(super) fn parse_arguments(list: &Bytes) -> Option<(u32, Bytes)> {
     let mut reader = Reader::new(list);
     match reader.next() {
         Ok(Token::Array(count)) => Some((count, list.slice_ref(reader.rest()))),

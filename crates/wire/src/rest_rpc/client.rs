@@ -92,7 +92,7 @@ impl Client {
         }
         let name = qualified(call.service, call.method);
         let (count, arguments) = match call.head.positional {
-            true => body::arguments(&call.body).ok_or_else(no_list)?,
+            true => body::parse_arguments(&call.body).ok_or_else(no_list)?,
             false => (1, call.body),
         };
         let version = self.config.version;
@@ -156,19 +156,19 @@ impl Client {
                     .calls_in_order
                     .pop_front()
                     .ok_or_else(|| Violation::new("a response to an unknown call"))?;
-                Ok(ClientEvent::Reply(id, Reply::new(coded(&body)?, head(Format::RestRpc))))
+                Ok(ClientEvent::Reply(id, Reply::new(split_code(&body)?, head(Format::RestRpc))))
             }
             (Kind::Topic, false) => {
-                let (topic, data) = body::published(&body)
+                let (topic, data) = body::parse_published(&body)
                     .ok_or_else(|| Violation::new("a published message that names no topic"))?;
                 let subscribed = self.topics.iter().position(|known| known.name.as_bytes() == topic);
-                let name = |data| pushed(&String::from_utf8_lossy(&topic), data);
+                let name = |data| push_event(&String::from_utf8_lossy(&topic), data);
                 Ok(self.deliver(subscribed, data).unwrap_or_else(name))
             }
             (Kind::Topic, true) => {
-                let data = coded(&body)?.map_err(|_| Violation::new("a published message that failed"))?;
+                let data = split_code(&body)?.map_err(|_| Violation::new("a published message that failed"))?;
                 let subscribed = self.topics.iter().position(|known| number(&known.name) == header.function);
-                let name = |data| pushed(&header.function.to_string(), data);
+                let name = |data| push_event(&header.function.to_string(), data);
                 Ok(self.deliver(subscribed, data).unwrap_or_else(name))
             }
         }
@@ -233,7 +233,7 @@ impl Subscriber {
 
 impl session::Client for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
-        expressed(&call)?;
+        check_expressible(&call)?;
         match self.is_msgpack_coded() {
             true => self.send_coded(id, call, out),
             false => self.send_list(id, call, out),
@@ -326,12 +326,12 @@ impl session::client::Streaming for Client {
 }
 
 fn reply_of(answer: &Bytes) -> Result<Reply, Violation> {
-    let answer = body::answer(answer).ok_or_else(|| Violation::new("an empty response"))?;
+    let answer = body::parse_answer(answer).ok_or_else(|| Violation::new("an empty response"))?;
     Ok(Reply::new(answer.map_err(status::from_text), head(Format::MessagePackArray)))
 }
 
 /// Splits a body into a code and the rest.
-fn coded(body: &Bytes) -> Result<Result<Bytes, Status>, Violation> {
+fn split_code(body: &Bytes) -> Result<Result<Bytes, Status>, Violation> {
     match body.first() {
         None => Err(Violation::new("a response without a code")),
         Some(0) => Ok(Ok(body.slice(1..))),
@@ -343,7 +343,7 @@ fn head(format: Format) -> Head {
     Head { format, ..Head::default() }
 }
 
-fn pushed(topic: &str, body: Bytes) -> ClientEvent {
+fn push_event(topic: &str, body: Bytes) -> ClientEvent {
     ClientEvent::Push(Push {
         service: topic.to_owned(),
         method: String::new(),
@@ -362,7 +362,7 @@ fn from_wire(id: u64) -> CallId {
 }
 
 /// Checks that rest_rpc can express everything the call requires.
-fn expressed(call: &Call<'_>) -> Result<(), Status> {
+fn check_expressible(call: &Call<'_>) -> Result<(), Status> {
     let url_options = [
         ("attachments", call.attachment.is_empty()),
         ("compression", call.head.compression == Compression::None),

@@ -57,11 +57,11 @@ impl Functions {
         self.names.entry(name).or_insert(place);
     }
 
-    pub(super) fn named(&self, name: &str) -> Option<FunctionIndex> {
+    pub(super) fn find_by_name(&self, name: &str) -> Option<FunctionIndex> {
         self.names.get(name).copied()
     }
 
-    pub(super) fn numbered(&self, number: u32) -> Option<FunctionIndex> {
+    pub(super) fn find_by_number(&self, number: u32) -> Option<FunctionIndex> {
         self.numbers.get(&number).copied()
     }
 

@@ -109,10 +109,10 @@ fn detect_header(start: &[u8]) -> Detection<Version> {
     let number = u32::from_le_bytes([n0, n1, n2, n3]);
     let Some(&id) = rest.first_chunk() else { return Detection::NeedMore };
     match ([first, second, third], u64::from_le_bytes(id)) {
-        ([0, 0, 0], 0) if number != 0 => newest(start),
-        ([0, 0, 1], 0) => newest(start),
+        ([0, 0, 0], 0) if number != 0 => detect_newest(start),
+        ([0, 0, 1], 0) => detect_newest(start),
         // The peer's compiler does not initialize the padding: then only the id identifies a call.
-        ([_, 0, 0], _) | (_, 1..) => older(start, number as usize),
+        ([_, 0, 0], _) | (_, 1..) => detect_older(start, number as usize),
         _ => Detection::Unknown,
     }
 }
@@ -121,7 +121,7 @@ fn detect_header(start: &[u8]) -> Detection<Version> {
 /// starts at byte 20, where December 2022 has a part of the name and February 2023 has padding.
 ///
 /// A heartbeat has no body, so the next message starts there.
-fn older(start: &[u8], length: usize) -> Detection<Version> {
+fn detect_older(start: &[u8], length: usize) -> Detection<Version> {
     if length >= frame::MAX_BODY {
         return Detection::Unknown;
     }
@@ -136,7 +136,7 @@ fn older(start: &[u8], length: usize) -> Detection<Version> {
 }
 
 /// Detects v0.21 by the header fields that are always 0, and by a plausible length.
-fn newest(start: &[u8]) -> Detection<Version> {
+fn detect_newest(start: &[u8]) -> Detection<Version> {
     let unused =
         |range: std::ops::Range<usize>| start.iter().take(range.end).skip(range.start).all(|byte| *byte == 0);
     // Sequence number, upper half of the length, length of the attachment.

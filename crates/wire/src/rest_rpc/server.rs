@@ -77,7 +77,7 @@ impl Server {
     fn topic(&self, header: Header, body: &[u8]) -> Option<Topic> {
         match self.version {
             Version::V0_21(_) => Some(Topic::Id(header.function)),
-            _ => body::topic(body).map(Topic::Name),
+            _ => body::parse_topic(body).map(Topic::Name),
         }
     }
 
@@ -134,9 +134,9 @@ impl Server {
         let functions = &self.config.functions;
         match called {
             CalledFunction::Name(name) => {
-                std::str::from_utf8(name).ok().and_then(|name| functions.named(name))
+                std::str::from_utf8(name).ok().and_then(|name| functions.find_by_name(name))
             }
-            CalledFunction::Number(number) => functions.numbered(*number),
+            CalledFunction::Number(number) => functions.find_by_number(*number),
         }
     }
 
@@ -162,7 +162,7 @@ impl Server {
         match (self.version, reply.result) {
             (Version::V0_21(_), Ok(value)) => self.send_coded(Kind::Call, 0, 0, value, out),
             (Version::V0_21(_), Err(failure)) => {
-                let (code, text) = status::coded(&failure);
+                let (code, text) = status::to_code_and_text(&failure);
                 let text = Bytes::copy_from_slice(shortened(&text).as_bytes());
                 self.send_coded(Kind::Call, 0, code, text, out);
             }

@@ -19,7 +19,7 @@ pub(super) fn from_text(text: String) -> Status {
 
 /// Returns the code and the text of a failure for the peer, since v0.21. Only two codes are sent: every failure other
 /// than an unknown function is an exception of the function (rest_rpc `rpc_router.hpp`).
-pub(super) fn coded(status: &Status) -> (u8, Cow<'_, str>) {
+pub(super) fn to_code_and_text(status: &Status) -> (u8, Cow<'_, str>) {
     let text = text(status);
     // A function may fail with the same text.
     match status.code() == Code::Unimplemented && text.starts_with(UNKNOWN) {
@@ -150,7 +150,7 @@ mod tests {
             Status::unknown("boom"),
         ] {
             assert_eq!(from_text(text(&status).to_owned()), status);
-            let (code, text) = coded(&status);
+            let (code, text) = to_code_and_text(&status);
             assert_eq!(from_code(code, &text), status);
         }
     }
@@ -158,10 +158,10 @@ mod tests {
     #[test]
     fn texts_equal_those_of_the_peer() {
         assert_eq!(text(&unknown(&"nosuch")), "unknown function: nosuch");
-        assert_eq!(coded(&unknown(&7)), (1, "unknown function: 7".into()));
+        assert_eq!(to_code_and_text(&unknown(&7)), (1, "unknown function: 7".into()));
         let same_words = Status::unknown("unknown function: 7");
-        assert_eq!(coded(&same_words), (4, "exception occur when callunknown function: 7".into()));
-        assert_eq!(coded(&Status::unknown("boom")), (4, "exception occur when callboom".into()));
+        assert_eq!(to_code_and_text(&same_words), (4, "exception occur when callunknown function: 7".into()));
+        assert_eq!(to_code_and_text(&Status::unknown("boom")), (4, "exception occur when callboom".into()));
         assert_eq!(text(&argument_mismatch()), "unpack failed: Args not match!");
         let wrong_count = wrong_count(1, 0);
         assert_eq!(text(&wrong_count), "unpack failed: Args not match! expected 1 argument, found 0");

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use crate::rest_rpc::DESCRIPTOR;
 
-    fn selected(query: &str) -> Result<Version, String> {
+    fn select(query: &str) -> Result<Version, String> {
         let parameters = Parameters::parse(query, "rest-rpc", DESCRIPTOR.parameters)?;
         Version::selected_by(&parameters)
     }
@@ -196,12 +196,12 @@ mod tests {
     #[test]
     fn url_selects_each_version() {
         for version in Version::ALL {
-            assert_eq!(selected(version.url_parameters()), Ok(version));
+            assert_eq!(select(version.url_parameters()), Ok(version));
             assert_eq!(version.as_str().parse(), Ok(version));
         }
-        assert_eq!(selected(""), Ok(Version::default()));
-        assert_eq!(selected("byte_order=big"), Ok(Version::V0_21(ByteOrder::Big)));
-        assert_eq!(selected("byte_order=little&version=0.20"), Ok(Version::V0_20));
+        assert_eq!(select(""), Ok(Version::default()));
+        assert_eq!(select("byte_order=big"), Ok(Version::V0_21(ByteOrder::Big)));
+        assert_eq!(select("byte_order=little&version=0.20"), Ok(Version::V0_20));
     }
 
     #[test]
@@ -209,14 +209,14 @@ mod tests {
         let version = DESCRIPTOR.parameters[0];
         assert_eq!(version.name, "version");
         for value in version.values {
-            assert!(selected(&format!("version={value}")).is_ok(), "{value}");
+            assert!(select(&format!("version={value}")).is_ok(), "{value}");
         }
-        assert_eq!(selected(&format!("version={}", version.values[0])), Ok(Version::default()));
+        assert_eq!(select(&format!("version={}", version.values[0])), Ok(Version::default()));
     }
 
     #[test]
     fn old_version_rejects_a_byte_order() {
-        let error = selected("version=0.20&byte_order=big").unwrap_err();
+        let error = select("version=0.20&byte_order=big").unwrap_err();
         assert_eq!(error, "`byte_order=big` needs `version=0.21`: older headers are little-endian");
     }
 }

@@ -354,7 +354,7 @@ impl Flags {
     }
 
     /// Whether the call failed. Only 1 is defined; any other value except 0 is treated as a failure, too.
-    pub(super) fn failed(self) -> bool {
+    pub(super) fn is_failure(self) -> bool {
         self.0 & Self::STATUS != 0
     }
 

@@ -56,7 +56,7 @@ impl Server {
     }
 
     /// Whether the session answered this frame by itself.
-    fn answers(&mut self, frame: &Frame, out: &mut Outbox) -> Result<bool, Violation> {
+    fn try_answer(&mut self, frame: &Frame, out: &mut Outbox) -> Result<bool, Violation> {
         let header = frame.header;
         if header.flags.has(Flags::HEARTBEAT) {
             // The metadata of a heartbeat are not used, but a frame with malformed metadata is malformed (rpcx
@@ -118,7 +118,7 @@ impl session::Server for Server {
                 return Ok(None);
             }
             match frame::take(inbox, self.config.limits.message, &self.config.compressors) {
-                Ok(NextFrame::Frame(frame)) if self.answers(&frame, out)? => {}
+                Ok(NextFrame::Frame(frame)) if self.try_answer(&frame, out)? => {}
                 Ok(NextFrame::Frame(frame)) => break frame,
                 Ok(NextFrame::Short { wanted }) => {
                     self.wanted = wanted;
@@ -283,7 +283,7 @@ impl Client {
         Self { config, wanted: 0, discarding: Discarding::default(), heartbeats: 0 }
     }
 
-    fn answer(&self, frame: &Frame) -> Result<ClientEvent, Violation> {
+    fn handle_frame(&self, frame: &Frame) -> Result<ClientEvent, Violation> {
         let flags = frame.header.flags;
         if flags.has(Flags::HEARTBEAT) {
             return Ok(ClientEvent::Alive);
@@ -326,7 +326,7 @@ impl Client {
 
 impl session::Client for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
-        let (flags, serialize, compressor) = expressed(&call, &self.config.compressors)?;
+        let (flags, serialize, compressor) = express(&call, &self.config.compressors)?;
         Carrier::Map.check(&call.head.metadata).map_err(UnsupportedEntry::into_refusal)?;
         let (flags, body) = compress_if_smaller((call.head.compression, compressor), flags, call.body);
         let mut frame = Writer::new(out, Header::new(flags, serialize, id.0), call.service, call.method);
@@ -359,7 +359,7 @@ impl session::Client for Client {
             Err(violation) => return self.fail_oversized(inbox, violation).map(Some),
         };
         match next {
-            NextFrame::Frame(frame) => self.answer(&frame).map(Some),
+            NextFrame::Frame(frame) => self.handle_frame(&frame).map(Some),
             NextFrame::Short { wanted } => {
                 self.wanted = wanted;
                 Ok(None)
@@ -422,7 +422,7 @@ fn call_of(frame: &Frame) -> Result<Call<'_>, Violation> {
 /// Returns the reply in a frame. The payload of a failed call is the handler's incomplete reply, which is not used.
 fn reply_of(frame: &Frame) -> Result<Reply, Violation> {
     let mut metadata = metadata_of(frame)?;
-    let result = match frame.header.flags.failed() {
+    let result = match frame.header.flags.is_failure() {
         false => Ok(frame.payload()),
         true => {
             let error_text = metadata.remove(ERROR).unwrap_or_default();
@@ -475,7 +475,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// Returns the flags of a call, its serialize number and its compressor's number, if rpcx can express everything the
 /// call requires.
-fn expressed(call: &Call<'_>, compressors: &Compressors) -> Result<(Flags, u8, u8), Status> {
+fn express(call: &Call<'_>, compressors: &Compressors) -> Result<(Flags, u8, u8), Status> {
     if call.service.is_empty() && call.method.is_empty() {
         return Err(missing_name());
     }

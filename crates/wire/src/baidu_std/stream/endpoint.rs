@@ -66,11 +66,11 @@ impl Remote {
 }
 
 impl StreamEndpoint {
-    pub(super) fn opening(window: Window, call: u64, awaits_response: bool) -> Self {
+    pub(super) fn new_opening(window: Window, call: u64, awaits_response: bool) -> Self {
         Self::new(State::Opening { call, awaits_response }, window)
     }
 
-    pub(super) fn connected(window: Window, remote: Remote) -> Self {
+    pub(super) fn new_connected(window: Window, remote: Remote) -> Self {
         Self::new(State::Connected(remote), window)
     }
 
@@ -113,7 +113,7 @@ impl StreamEndpoint {
     }
 
     /// The response was received on this stream; messages follow.
-    pub(super) fn has_response(&mut self) {
+    pub(super) fn handle_response(&mut self) {
         if let State::Opening { awaits_response, .. } = &mut self.state {
             *awaits_response = false;
         }
@@ -216,7 +216,7 @@ impl StreamEndpoint {
     }
 
     /// The peer has closed the stream: unread messages may still be consumed.
-    pub(super) fn closed_by_peer(&mut self) {
+    pub(super) fn handle_close(&mut self) {
         self.state = State::Closed;
     }
 }

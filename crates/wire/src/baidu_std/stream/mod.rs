@@ -116,12 +116,12 @@ impl Streams {
     /// Adds an end that waits for the response to the call with this correlation id; the response arrives on the
     /// `first` of a call's streams.
     fn open(&mut self, id: u64, options: &StreamOptions, call: u64, first: bool) {
-        self.ends.insert(id, StreamEndpoint::opening(self.window(options), call, first));
+        self.ends.insert(id, StreamEndpoint::new_opening(self.window(options), call, first));
     }
 
     /// Adds an end whose counterpart is known.
-    fn connected(&mut self, id: u64, options: &StreamOptions, remote: Remote) {
-        self.ends.insert(id, StreamEndpoint::connected(self.window(options), remote));
+    fn open_connected(&mut self, id: u64, options: &StreamOptions, remote: Remote) {
+        self.ends.insert(id, StreamEndpoint::new_connected(self.window(options), remote));
     }
 
     fn window(&self, options: &StreamOptions) -> window::Window {
@@ -147,18 +147,18 @@ impl Streams {
         }
         match meta.frame_type {
             FrameType::Data => {
-                let response = self.data(id, &meta, frame.payload, out);
+                let response = self.handle_data(id, &meta, frame.payload, out);
                 return response.map_or(FrameOutcome::Nothing, FrameOutcome::Response);
             }
-            FrameType::Feedback => self.feedback(id, meta.consumed_size.unwrap_or_default()),
-            FrameType::Close => self.closed_by_peer(id, out),
-            FrameType::Rst => self.reset_by_peer(id, out),
+            FrameType::Feedback => self.handle_feedback(id, meta.consumed_size.unwrap_or_default()),
+            FrameType::Close => self.handle_close(id, out),
+            FrameType::Rst => self.handle_reset(id, out),
             FrameType::Unknown => {}
         }
         FrameOutcome::Nothing
     }
 
-    fn data(&mut self, id: u64, meta: &StreamMeta, data: Bytes, out: &mut Outbox) -> Option<Frame> {
+    fn handle_data(&mut self, id: u64, meta: &StreamMeta, data: Bytes, out: &mut Outbox) -> Option<Frame> {
         let end = self.ends.get_mut(&id)?;
         let awaits_response = end.awaits_response();
         let in_all = self.limits.unread_in_all.max(self.message);
@@ -182,7 +182,7 @@ impl Streams {
         }
         let response = frame::response(message);
         match &response {
-            Some(_) => end.has_response(),
+            Some(_) => end.handle_response(),
             None => {
                 end.reset(meta.source_stream_id, out);
                 self.fail(id, CloseReason::NoResponse);
@@ -191,7 +191,7 @@ impl Streams {
         response
     }
 
-    fn feedback(&mut self, id: u64, consumed: i64) {
+    fn handle_feedback(&mut self, id: u64, consumed: i64) {
         let Some(end) = self.ends.get_mut(&id) else { return };
         let was_full = !end.window.has_room();
         let more = end.window.apply_feedback(consumed);
@@ -209,17 +209,17 @@ impl Streams {
 
     /// The peer's `CLOSE` is answered with a `CLOSE`, which reaches no stream: brpc's ends all send it when they end.
     /// Messages received before may still be consumed, so that the end is kept until it is released.
-    fn closed_by_peer(&mut self, id: u64, out: &mut Outbox) {
+    fn handle_close(&mut self, id: u64, out: &mut Outbox) {
         let Some(end) = self.ends.get_mut(&id).filter(|end| end.is_connected()) else {
             return self.fail(id, CloseReason::Reset);
         };
         end.write_close(id, out);
-        end.closed_by_peer();
+        end.handle_close();
         self.events.push_back(StreamEvent::Closed(id));
     }
 
     /// The peer's `RST` is answered with a `CLOSE` as well, unless there is no counterpart yet.
-    fn reset_by_peer(&mut self, id: u64, out: &mut Outbox) {
+    fn handle_reset(&mut self, id: u64, out: &mut Outbox) {
         if let Some(end) = self.ends.get(&id) {
             end.write_close(id, out);
         }

@@ -56,7 +56,7 @@ impl PendingOffer {
     }
 
     /// Returns the same record with nothing accepted.
-    pub(in crate::baidu_std) fn declined(&self) -> Self {
+    pub(in crate::baidu_std) fn to_declined(&self) -> Self {
         Self { settings: None, ..self.clone() }
     }
 }
@@ -100,7 +100,7 @@ impl ServerStreams {
         let Some(offer) = self.withdraw(offering) else { return Vec::new() };
         let ids: Vec<u64> = (offering.first..).take(1 + offer.settings.extra_stream_ids.len()).collect();
         for (id, remote) in ids.iter().zip(Remote::all(&offer.settings)) {
-            self.streams.connected(*id, options, remote);
+            self.streams.open_connected(*id, options, remote);
         }
         let mut signed = ids.iter().map(|id| id.cast_signed());
         offering.settings = Some(settings(options, signed.next(), signed.collect()));
@@ -123,7 +123,7 @@ impl ServerStreams {
         self.offered -= 1 + offer.settings.extra_stream_ids.len();
         let (client, options) = (offer.settings.stream_id?, StreamOptions::default());
         let remote = Remote::all(&offer.settings).next()?;
-        self.streams.connected(first, &options, remote);
+        self.streams.open_connected(first, &options, remote);
         self.answers.insert(first);
         let settings = Some(settings(&options, Some(first.cast_signed()), Vec::new()));
         let offering =

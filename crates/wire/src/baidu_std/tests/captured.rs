@@ -51,7 +51,7 @@ impl Scenario {
         frames.map(|(_, bytes)| bytes.clone()).collect()
     }
 
-    pub(super) fn ended(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         ["auth_bad", "close_connection"].contains(&self.name.as_str())
     }
 }
@@ -253,7 +253,7 @@ fn meaning(frame: &Frame) -> Meaning {
         text: if number == EREQUEST { String::new() } else { lossy(text.unwrap_or_default()) },
         head: (head.format, head.compression, head.checksum),
         user_fields: meta.user_fields.iter().map(owned).collect(),
-        message: if number == 0 { decompressed(head.compression, &message) } else { Vec::new() },
+        message: if number == 0 { decompress(head.compression, &message) } else { Vec::new() },
         attachment: attachment.to_vec(),
         stream: None,
     }
@@ -282,12 +282,12 @@ pub(super) fn meaning_of_reply(id: CallId, reply: &Reply) -> Meaning {
         message: reply
             .result
             .as_ref()
-            .map_or_else(|_| Vec::new(), |message| decompressed(reply.head.compression, message)),
+            .map_or_else(|_| Vec::new(), |message| decompress(reply.head.compression, message)),
         attachment: reply.attachment.to_vec(),
         stream: None,
     }
 }
 
-pub(super) fn decompressed(compression: Compression, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn decompress(compression: Compression, bytes: &[u8]) -> Vec<u8> {
     compress::decompress(compression, bytes, Limits::default().decompressed).expect("compressed as announced")
 }

@@ -38,7 +38,7 @@ mod vectors {
             }
             let served = serve(&scenario.sent());
             assert_case(&scenario.name, meanings(&served.out), meanings(&scenario.received()));
-            assert_case(&scenario.name, served.ended, scenario.ended());
+            assert_case(&scenario.name, served.ended, scenario.has_ended());
         }
     }
 
@@ -236,7 +236,7 @@ mod meta_tests {
     fn million_nested_groups_are_rejected_without_recursion() {
         let groups = vec![0x7b; 1_000_000];
         assert_eq!(Meta::read(&groups), Err(meta::MalformedMeta));
-        let recorded = record_events(server(), &[&framed(Kind::Rpc, &groups, b"")]);
+        let recorded = record_events(server(), &[&build_frame(Kind::Rpc, &groups, b"")]);
         assert_eq!(recorded.violation, Some(Violation::new("a meta that is not an RpcMeta")));
     }
 
@@ -316,7 +316,8 @@ mod meta_tests {
 
     #[test]
     fn name_that_is_not_utf8_is_empty() {
-        let recorded = record_events(server(), &[&framed(Kind::Rpc, &hex("0a07 0a02ffff 120142 204d"), b"")]);
+        let frame = build_frame(Kind::Rpc, &hex("0a07 0a02ffff 120142 204d"), b"");
+        let recorded = record_events(server(), &[&frame]);
         assert_eq!(recorded.calls.len(), 1);
         assert!(recorded.calls[0].contains(r#"service: "", method: """#), "{}", recorded.calls[0]);
     }
@@ -347,7 +348,7 @@ mod calls {
             assert_eq!((got.service, got.method), (call.service, call.method));
             assert_eq!((&got.body, &got.attachment), (&call.body, &call.attachment));
             assert_eq!((got.timeout, got.oneway, &got.malformed), (call.timeout, false, &None));
-            assert_eq!(sorted(&got.head.metadata), sorted(&call.head.metadata));
+            assert_eq!(sort(&got.head.metadata), sort(&call.head.metadata));
             assert_eq!(got.head.checksum, Checksum::MessageAndAttachment);
             let mut reply = Reply::message(Format::Protobuf, Bytes::from_static(b"answer"));
             reply.attachment = Bytes::from_static(b"beside the answer");
@@ -376,12 +377,12 @@ mod calls {
             let answers = pair().call(CallId(1), &call, |got| {
                 assert_eq!(got.malformed, None);
                 assert_eq!((got.head.compression, got.head.checksum), (compression, checksum));
-                let body = decompressed(got.head.compression, &got.body).into();
+                let body = decompress(got.head.compression, &got.body).into();
                 Reply { attachment: got.attachment.clone(), ..Reply::new(Ok(body), got.head.clone()) }
             });
             let (_, reply) = sole_reply(answers);
             assert_eq!((reply.head.compression, reply.head.checksum), (compression, checksum));
-            assert_bytes(decompressed(compression, &reply.result.expect("a message")), &text);
+            assert_bytes(decompress(compression, &reply.result.expect("a message")), &text);
             assert_bytes(reply.attachment, b"raw");
         }
     }
@@ -455,7 +456,7 @@ mod calls {
         let mut call = call(b"");
         call.head.metadata = [("log-id", "seven"), ("x-request-id", "")].into_iter().collect();
         pair().call(CallId(1), &call, |got| {
-            assert_eq!(sorted(&got.head.metadata), sorted(&call.head.metadata));
+            assert_eq!(sort(&got.head.metadata), sort(&call.head.metadata));
             Reply::message(Format::Protobuf, Bytes::new())
         });
     }
@@ -584,7 +585,7 @@ mod failures {
             change(&mut meta);
             let mut bytes = Vec::new();
             meta.write(&mut bytes);
-            let mut inbox = BytesMut::from(&framed(Kind::Rpc, &bytes, b"body")[..]);
+            let mut inbox = BytesMut::from(&build_frame(Kind::Rpc, &bytes, b"body")[..]);
             let answer = client().next_event(&mut inbox, &mut Outbox::new());
             let (id, reply) = sole_reply(answer.expect("no violation").into_iter().collect());
             assert_eq!(id, CallId(9));
@@ -603,7 +604,7 @@ mod failures {
     #[test]
     fn response_with_a_malformed_meta_is_dropped() {
         let good = responses_of("plain");
-        let bytes = [&framed(Kind::Rpc, b"\xff\xff", b"")[..], &good].concat();
+        let bytes = [&build_frame(Kind::Rpc, b"\xff\xff", b"")[..], &good].concat();
         let (mut client, mut inbox) = (client(), BytesMut::from(&bytes[..]));
         let answer = client.next_event(&mut inbox, &mut Outbox::new());
         assert!(matches!(answer, Ok(Some(ClientEvent::Reply(CallId(4_294_967_298), _)))));
@@ -696,11 +697,11 @@ mod declined_streams {
     #[test]
     fn malformed_stream_frame_or_one_without_a_sender_is_dropped() {
         for meta in ["ff", "1005", "0801 1803", "0801 1005 1801", "0801 1005 1804"] {
-            let recorded = record_events(server(), &[&framed(Kind::Stream, &hex(meta), b"")]);
+            let recorded = record_events(server(), &[&build_frame(Kind::Stream, &hex(meta), b"")]);
             assert_case(meta, (recorded.out.len(), recorded.violation), (0, None));
         }
         // An unknown type is ignored: the frame is a message from a sender that requires feedback.
-        let recorded = record_events(server(), &[&framed(Kind::Stream, &hex("0801 1005 1809"), b"")]);
+        let recorded = record_events(server(), &[&build_frame(Kind::Stream, &hex("0801 1005 1809"), b"")]);
         assert_eq!(recorded.out.len(), 16);
     }
 
@@ -710,7 +711,7 @@ mod declined_streams {
         let last = hex("0800 1001 1803 2000");
         let not_last = hex("0800 1001 1803 2001");
         let answered = |meta: &[u8], data: &[u8]| {
-            let mut inbox = BytesMut::from(&framed(Kind::Stream, meta, data)[..]);
+            let mut inbox = BytesMut::from(&build_frame(Kind::Stream, meta, data)[..]);
             client().next_event(&mut inbox, &mut Outbox::new()).expect("no violation").is_some()
         };
         assert!(answered(&last, &response));
@@ -761,10 +762,10 @@ fn request_with(change: impl FnOnce(&mut Meta<'static>), payload: &[u8]) -> Vec<
     change(&mut meta);
     let mut bytes = Vec::new();
     meta.write(&mut bytes);
-    framed(Kind::Rpc, &bytes, payload)
+    build_frame(Kind::Rpc, &bytes, payload)
 }
 
-fn framed(kind: Kind, meta: &[u8], payload: &[u8]) -> Vec<u8> {
+fn build_frame(kind: Kind, meta: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let start = frame::start_frame(&mut bytes, kind);
     bytes.extend_from_slice(meta);
@@ -793,7 +794,7 @@ fn failure_of(reply: Reply) -> Status {
     reply.result.expect_err("a failure")
 }
 
-fn sorted(metadata: &Metadata) -> Vec<(String, Bytes)> {
+fn sort(metadata: &Metadata) -> Vec<(String, Bytes)> {
     let mut entries: Vec<_> = metadata.iter().map(|(key, value)| (key.to_owned(), value.clone())).collect();
     entries.sort();
     entries
@@ -806,7 +807,7 @@ fn resend(request: &[u8]) -> Vec<u8> {
     let Ok(Some(ServerEvent::Call(mut call, _))) = server.next_event(&mut inbox, &mut out) else {
         panic!("want a call");
     };
-    call.body = decompressed(call.head.compression, &call.body).into();
+    call.body = decompress(call.head.compression, &call.body).into();
     let credential = call.credential.bytes().cloned();
     let mut client =
         Client::new(ClientConfig { credential, deliver_timeout: true, ..ClientConfig::default() });

@@ -18,7 +18,7 @@ mod vectors {
         let mut ends = Ends::new();
         let mut sent = Vec::new();
         for (_, bytes) in scenario.frames.iter().filter(|(way, _)| *way == ToServer) {
-            ends.to_server.extend_from_slice(&renamed(bytes, 146, 0));
+            ends.to_server.extend_from_slice(&rename(bytes, 146, 0));
             for recorded in ends.server_events() {
                 match recorded {
                     PeerEvent::Call(ticket) => {
@@ -35,7 +35,7 @@ mod vectors {
             }
             sent.extend_from_slice(&ends.server_out.take());
         }
-        let sent: Vec<u8> = frames(&sent).iter().flat_map(|frame| renamed(frame, 0, 146)).collect();
+        let sent: Vec<u8> = frames(&sent).iter().flat_map(|frame| rename(frame, 0, 146)).collect();
         assert_bytes(sent, scenario.received());
     }
 
@@ -104,7 +104,7 @@ mod vectors {
     }
 
     /// The server's first stream is 0 here and was 146 in the capture.
-    fn renamed(frame: &[u8], from: i64, to: i64) -> Vec<u8> {
+    fn rename(frame: &[u8], from: i64, to: i64) -> Vec<u8> {
         let frame = Frame::exactly(Bytes::copy_from_slice(frame)).expect("a whole frame");
         let mut meta = Vec::new();
         if frame.kind == Kind::Rpc {
@@ -114,7 +114,7 @@ mod vectors {
                 settings.stream_id = Some(to);
             }
             rpc.write(&mut meta);
-            return framed(Kind::Rpc, &meta, &frame.payload);
+            return build_frame(Kind::Rpc, &meta, &frame.payload);
         }
         let mut stream = StreamMeta::read(&frame.meta).expect("a StreamFrameMeta");
         match stream.source_stream_id {
@@ -123,8 +123,8 @@ mod vectors {
             _ => stream.stream_id = to,
         }
         stream.write(&mut meta);
-        let inner = Frame::exactly(frame.payload.clone()).map(|_| renamed(&frame.payload, from, to));
-        framed(Kind::Stream, &meta, &inner.unwrap_or_else(|| frame.payload.to_vec()))
+        let inner = Frame::exactly(frame.payload.clone()).map(|_| rename(&frame.payload, from, to));
+        build_frame(Kind::Stream, &meta, &inner.unwrap_or_else(|| frame.payload.to_vec()))
     }
 
     /// In the captured conversation the client's stream is 0, as the server's is here: the renamed id shows which of
@@ -320,8 +320,8 @@ mod setup {
     fn other_frame_in_place_of_the_response_fails_the_call() {
         let cases = [
             (data(1, 9, false, b"no response"), EREQUEST),
-            (framed(Kind::Stream, &hex("0801 1801"), b""), ECONNRESET),
-            (framed(Kind::Stream, &hex("0801 1009 1802"), b""), ECONNRESET),
+            (build_frame(Kind::Stream, &hex("0801 1801"), b""), ECONNRESET),
+            (build_frame(Kind::Stream, &hex("0801 1009 1802"), b""), ECONNRESET),
         ];
         for (bytes, number) in cases {
             let mut ends = Ends::new();
@@ -447,10 +447,10 @@ mod flow {
         let mut ends = Ends::connected_with(&StreamOptions { max_buf_size: 10, ..<_>::default() });
         ends.server.message(SERVED, Bytes::from(vec![0; 10]), &mut ends.server_out);
         for lie in ["0800 1001 1804", "0800 1001 1804 2a00", "0800 1001 1804 2a0b 08ffffffffffffffffff01"] {
-            ends.to_server.extend_from_slice(&framed(Kind::Stream, &hex(lie), b""));
+            ends.to_server.extend_from_slice(&build_frame(Kind::Stream, &hex(lie), b""));
             assert!(ends.server_events().is_empty() && !ends.server.has_room(SERVED), "{lie}");
         }
-        ends.to_server.extend_from_slice(&framed(
+        ends.to_server.extend_from_slice(&build_frame(
             Kind::Stream,
             &hex("0800 1001 1804 2a0a 08ffffffffffffffff7f"),
             b"",
@@ -590,7 +590,7 @@ mod stream_end {
         assert_bytes(ends.server_out.take(), reset_of(1));
         // Neither feedback nor a reset is answered.
         for meta in ["0800 1001 1804 2a020805", "0800 1801"] {
-            ends.to_server.extend_from_slice(&framed(Kind::Stream, &hex(meta), b""));
+            ends.to_server.extend_from_slice(&build_frame(Kind::Stream, &hex(meta), b""));
             assert!(ends.server_events().is_empty() && ends.server_out.is_empty());
         }
     }
@@ -599,7 +599,7 @@ mod stream_end {
     fn unknown_frame_kind_is_ignored() {
         let mut ends = Ends::connected();
         for meta in ["0800 1001", "0800 1001 1800", "0800 1001 1809"] {
-            ends.to_server.extend_from_slice(&framed(Kind::Stream, &hex(meta), b"?"));
+            ends.to_server.extend_from_slice(&build_frame(Kind::Stream, &hex(meta), b"?"));
         }
         assert!(ends.server_events().is_empty() && ends.server_out.is_empty());
         ends.client.message(STREAM, Bytes::from_static(b"still there"), &mut ends.client_out);
@@ -854,7 +854,7 @@ fn response(change: impl FnOnce(&mut Meta<'static>)) -> Vec<u8> {
     change(&mut meta);
     let mut bytes = Vec::new();
     meta.write(&mut bytes);
-    framed(Kind::Rpc, &bytes, b"")
+    build_frame(Kind::Rpc, &bytes, b"")
 }
 
 fn settings(ids: &[i64]) -> Option<meta::StreamSettings> {
@@ -886,7 +886,7 @@ fn reset_of(stream_id: i64) -> Vec<u8> {
 fn stream_frame(meta: &StreamMeta, data: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     meta.write(&mut bytes);
-    framed(Kind::Stream, &bytes, data)
+    build_frame(Kind::Stream, &bytes, data)
 }
 
 /// Returns the metas of frames that all belong to streams.

@@ -84,9 +84,9 @@ impl Framing for Kind {
     ) -> Bytes {
         let WholeResponse { compression, metadata, message, has_surplus } = response;
         let body = match (failure, message) {
-            (None, Some(message)) if !has_surplus => succeeded(format, compression, message, head),
-            (None, _) => failed(&not_unary(), head),
-            (Some(failure), _) => failed(failure, head),
+            (None, Some(message)) if !has_surplus => write_success(format, compression, message, head),
+            (None, _) => write_failure(&not_unary(), head),
+            (Some(failure), _) => write_failure(failure, head),
         };
         let mut name = String::new();
         fields(&metadata, |key, value| head.field(&String::from_utf8_lossy(key), value));
@@ -121,7 +121,12 @@ fn in_one_line(message: Bytes) -> Bytes {
     message.iter().map(|byte| if is_end(byte) { b' ' } else { *byte }).collect()
 }
 
-fn succeeded(format: Format, compression: Compression, message: Bytes, head: &mut dyn WriteHead) -> Bytes {
+fn write_success(
+    format: Format,
+    compression: Compression,
+    message: Bytes,
+    head: &mut dyn WriteHead,
+) -> Bytes {
     let (compressed, body) = coding::compress_if_smaller(compression, message);
     head.begin(200, Some(body.len()));
     let content_type = Framing::content_type(&Kind::Unary, format);
@@ -134,7 +139,7 @@ fn succeeded(format: Format, compression: Compression, message: Bytes, head: &mu
 }
 
 #[cold]
-fn failed(failure: &Status, head: &mut dyn WriteHead) -> Bytes {
+fn write_failure(failure: &Status, head: &mut dyn WriteHead) -> Bytes {
     let body = status::write(failure).to_string();
     head.begin(status::http(failure), Some(body.len()));
     head.field("content-type", b"application/json");

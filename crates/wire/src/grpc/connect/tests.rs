@@ -69,7 +69,7 @@ impl TestConnection {
     }
 
     /// Returns head and body of the response.
-    fn recorded(&mut self) -> (String, Vec<u8>) {
+    fn take_response(&mut self) -> (String, Vec<u8>) {
         let bytes = self.out.take();
         let end = bytes.windows(4).position(|end| end == b"\r\n\r\n").expect("a head") + 4;
         let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
@@ -83,7 +83,7 @@ impl TestConnection {
 }
 
 /// Response to a call, answered by `answer`, which may fail it.
-fn answered(request: impl AsRef<[u8]>, answer: impl Fn(&Call<'_>) -> Reply) -> (String, Vec<u8>) {
+fn answer_request(request: impl AsRef<[u8]>, answer: impl Fn(&Call<'_>) -> Reply) -> (String, Vec<u8>) {
     let mut connection = TestConnection::new(request);
     if let Some((call, ticket)) = connection.call() {
         let reply = match call.malformed.clone() {
@@ -92,7 +92,7 @@ fn answered(request: impl AsRef<[u8]>, answer: impl Fn(&Call<'_>) -> Reply) -> (
         };
         connection.server.reply(ticket, reply, &mut connection.out);
     }
-    connection.recorded()
+    connection.take_response()
 }
 
 fn echo(call: &Call<'_>) -> Reply {
@@ -112,7 +112,7 @@ fn get(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n")
 }
 
-fn framed(flag: u8, body: &[u8]) -> Vec<u8> {
+fn build_frame(flag: u8, body: &[u8]) -> Vec<u8> {
     [&[flag][..], &(body.len() as u32).to_be_bytes(), body].concat()
 }
 
@@ -123,7 +123,7 @@ const STREAM: &str = "application/connect+proto";
 #[test]
 fn unary_call_carries_metadata_and_trailers_in_headers() {
     let fields = format!("{VERSION}Connect-Timeout-Ms: 7000\r\nX-Key: value\r\nData-Bin: q6s\r\n");
-    let (head, body) = answered(post(PROTO, &fields, b"hello"), |call| {
+    let (head, body) = answer_request(post(PROTO, &fields, b"hello"), |call| {
         assert_eq!((call.service, call.method), ("a.Echo", "Echo"));
         assert_eq!((call.head.format, &call.body[..]), (Format::Protobuf, &b"hello"[..]));
         assert_eq!(call.timeout, Some(Duration::from_secs(7)));
@@ -143,10 +143,10 @@ fn unary_call_carries_metadata_and_trailers_in_headers() {
 #[test]
 fn json_call_is_connect_only_with_its_version_header() {
     let fails = |_: &Call<'_>| Reply::failure(Status::not_found("gone"));
-    let (head, body) = answered(post("application/json; charset=utf-8", VERSION, b"{}"), fails);
+    let (head, body) = answer_request(post("application/json; charset=utf-8", VERSION, b"{}"), fails);
     assert!(head.starts_with("HTTP/1.1 404 Not Found\r\n"), "{head}");
     assert_eq!(body, br#"{"code":"not_found","message":"gone"}"#);
-    let (_, body) = answered(post("application/json", "", b"{}"), fails);
+    let (_, body) = answer_request(post("application/json", "", b"{}"), fails);
     assert_eq!(body, br#"{"code":5,"message":"gone","details":[]}"#);
 }
 
@@ -177,7 +177,7 @@ fn unknown_method_is_404_and_unimplemented_one_501() {
             false => Status::unimplemented("later"),
         };
         connection.server.reply(ticket, Reply::failure(status), &mut connection.out);
-        let (head, body) = connection.recorded();
+        let (head, body) = connection.take_response();
         assert!(head.starts_with(&format!("HTTP/1.1 {http} ")), "{head}");
         assert!(body.starts_with(br#"{"code":"unimplemented","#));
     }
@@ -190,19 +190,19 @@ fn invalid_head_is_answered_in_the_form_of_the_call() {
         (format!("{VERSION}Connect-Timeout-Ms: soon\r\n"), "invalid_argument"),
         (format!("{VERSION}Content-Encoding: odd\r\n"), "unimplemented"),
     ] {
-        let (_, body) = answered(post(PROTO, &fields, b"x"), echo);
+        let (_, body) = answer_request(post(PROTO, &fields, b"x"), echo);
         let body = String::from_utf8(body).unwrap();
         assert!(body.starts_with(&format!("{{\"code\":\"{code}\"")), "{body}");
     }
     let fields = "Connect-Content-Encoding: odd\r\n";
-    let (head, body) = answered(post(STREAM, fields, &framed(0, b"x")), echo);
+    let (head, body) = answer_request(post(STREAM, fields, &build_frame(0, b"x")), echo);
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"));
     assert!(body.starts_with(&[2]) && body[5..].starts_with(br#"{"error":{"code":"unimplemented","#));
 }
 
 #[test]
 fn stream_is_answered_by_messages_and_an_end_message() {
-    let body = [framed(0, b"one"), framed(0, b""), framed(0, b"three")].concat();
+    let body = [build_frame(0, b"one"), build_frame(0, b""), build_frame(0, b"three")].concat();
     let mut connection = TestConnection::new(post(STREAM, "", &body));
     let (call, ticket) = connection.call().expect("a call");
     assert_eq!(call.head.format, Format::Protobuf);
@@ -218,7 +218,7 @@ fn stream_is_answered_by_messages_and_an_end_message() {
     trailers.append("a", "1");
     trailers.append("a", "2");
     connection.server.finish(ticket, Err(Status::aborted("enough")), trailers, &mut connection.out);
-    let (head, recorded) = connection.recorded();
+    let (head, recorded) = connection.take_response();
     assert!(head.starts_with("HTTP/1.1 200 OK\r\ncontent-type: application/connect+proto\r\nk: v\r\n"));
     let (messages, end) = recorded.split_at(body.len());
     assert_eq!((messages, end[0]), (&body[..], 2));
@@ -231,11 +231,11 @@ fn stream_is_answered_by_messages_and_an_end_message() {
 #[test]
 fn malformed_stream_fails_and_the_connection_stays_open() {
     for (body, code) in [
-        (framed(4, b""), "internal"),
-        (framed(2, b"{}"), "internal"),
-        (framed(1, b"zipped"), "internal"),
-        (framed(0, b"hello")[..7].to_vec(), "internal"),
-        (framed(0, &[7; LIMIT + 1]), "resource_exhausted"),
+        (build_frame(4, b""), "internal"),
+        (build_frame(2, b"{}"), "internal"),
+        (build_frame(1, b"zipped"), "internal"),
+        (build_frame(0, b"hello")[..7].to_vec(), "internal"),
+        (build_frame(0, &[7; LIMIT + 1]), "resource_exhausted"),
     ] {
         let mut connection =
             TestConnection::new([post(STREAM, "", &body), post(PROTO, VERSION, b"x")].concat());
@@ -244,7 +244,7 @@ fn malformed_stream_fails_and_the_connection_stays_open() {
             connection.server.reply(ticket, Reply::failure(status), &mut connection.out);
         }
         assert_eq!(connection.call().expect("the connection goes on").0.body, "x");
-        let (_, recorded) = connection.recorded();
+        let (_, recorded) = connection.take_response();
         let want = format!("{{\"error\":{{\"code\":\"{code}\"");
         assert!(recorded[5..].starts_with(want.as_bytes()), "{}", String::from_utf8_lossy(&recorded));
     }
@@ -256,10 +256,10 @@ fn unary_message_is_limited() {
     assert!(connection.call().expect("its head").0.body.is_empty());
     assert!(connection.call().is_none());
     assert_eq!(connection.parts, ["cancelled"]);
-    let (head, body) = connection.recorded();
+    let (head, body) = connection.take_response();
     assert!(head.starts_with("HTTP/1.1 429 "), "{head}");
     assert!(body.starts_with(br#"{"code":"resource_exhausted""#));
-    assert_eq!(answered(post(PROTO, VERSION, &[7; LIMIT]), echo).1.len(), LIMIT);
+    assert_eq!(answer_request(post(PROTO, VERSION, &[7; LIMIT]), echo).1.len(), LIMIT);
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn messages_are_compressed_as_negotiated() {
     let text = vec![b'a'; 500];
     let zipped = compress::compress(Compression::Gzip, &text).unwrap();
     let fields = format!("{VERSION}Content-Encoding: gzip\r\nAccept-Encoding: br, gzip\r\n");
-    let (head, body) = answered(post(PROTO, &fields, &zipped), |call| {
+    let (head, body) = answer_request(post(PROTO, &fields, &zipped), |call| {
         assert_eq!((call.head.compression, &call.body[..]), (Compression::Gzip, &zipped[..]));
         let head = Head { compression: Compression::Gzip, ..Head::default() };
         Reply::new(Ok(text.clone().into()), head)
@@ -290,7 +290,7 @@ fn get_calls_a_method_without_side_effects() {
         "/a.Echo/Look?message=eyJhIjoxfQ&base64=1&connect=v1&encoding=json",
         "/a.Echo/Look?connect=v1&base64=1&encoding=json&message=eyJhIjoxfQ%3D%3D",
     ] {
-        let (head, body) = answered(get(target), |call| {
+        let (head, body) = answer_request(get(target), |call| {
             assert_eq!((call.service, call.method), ("a.Echo", "Look"));
             assert_eq!(call.head.format, Format::Json(Json::Proto3));
             echo(call)
@@ -302,11 +302,11 @@ fn get_calls_a_method_without_side_effects() {
 
 #[test]
 fn get_of_an_effectful_method_or_from_another_origin_is_rejected() {
-    let (head, _) = answered(get("/a.Echo/Echo?connect=v1&encoding=json&message=%7B%7D"), |_| panic!());
+    let (head, _) = answer_request(get("/a.Echo/Echo?connect=v1&encoding=json&message=%7B%7D"), |_| panic!());
     assert!(head.starts_with("HTTP/1.1 405 ") && head.contains("Allow: POST\r\n"), "{head}");
     let target = "/a.Echo/Look?connect=v1&encoding=json&message=%7B%7D";
     let request = get(target).replace("Host: h\r\n", "Host: h\r\nSec-Fetch-Site: cross-site\r\n");
-    let (head, _) = answered(request, |_| panic!("a page of another origin"));
+    let (head, _) = answer_request(request, |_| panic!("a page of another origin"));
     assert!(head.starts_with("HTTP/1.1 403 "), "{head}");
 }
 
@@ -322,7 +322,7 @@ fn malformed_query_is_an_invalid_argument() {
     ] {
         let status = query::read(query.as_bytes()).expect_err(query);
         assert_eq!(status.code(), Code::InvalidArgument, "{query}");
-        let (head, _) = answered(get(&format!("/a.Echo/Look?{query}")), echo);
+        let (head, _) = answer_request(get(&format!("/a.Echo/Look?{query}")), echo);
         assert!(head.starts_with("HTTP/1.1 400 "), "{query}: {head}");
     }
     let status = query::read(b"connect=v1&compression=odd").expect_err("a compression");
@@ -344,7 +344,7 @@ fn query_round_trips() {
 
 #[test]
 fn unknown_content_type_is_answered_with_the_supported_ones() {
-    let (head, _) = answered(post("application/connect+thrift", VERSION, b""), echo);
+    let (head, _) = answer_request(post("application/connect+thrift", VERSION, b""), echo);
     assert!(head.starts_with("HTTP/1.1 415 "), "{head}");
     assert!(head.contains("Accept-Post: application/proto, application/json, application/connect+proto"));
 }
@@ -360,7 +360,7 @@ fn plain_callers_receive_a_stream_as_lines_or_events() {
         connection.server.message(stream, Bytes::from_static(b"{\n\"a\": 1}"), &mut connection.out);
         connection.server.message(stream, Bytes::from_static(b"{}"), &mut connection.out);
         connection.server.finish(ticket, failure.map_or(Ok(()), Err), Metadata::new(), &mut connection.out);
-        let (head, body) = connection.recorded();
+        let (head, body) = connection.take_response();
         (head, String::from_utf8(body).unwrap())
     };
     let failure = || Some(Status::aborted("enough"));
@@ -379,15 +379,15 @@ fn plain_callers_receive_a_stream_as_lines_or_events() {
 #[test]
 fn line_stream_that_fails_before_it_starts_has_the_http_status() {
     let fields = "Accept: application/x-ndjson\r\n";
-    let (head, body) =
-        answered(post("application/json", fields, b"{}"), |_| Reply::failure(Status::not_found("gone")));
+    let fails = |_: &Call<'_>| Reply::failure(Status::not_found("gone"));
+    let (head, body) = answer_request(post("application/json", fields, b"{}"), fails);
     assert!(head.starts_with("HTTP/1.1 404 "), "{head}");
     assert_eq!(body, br#"{"code":"not_found","message":"gone"}"#);
 }
 
 #[test]
 fn any_split_of_the_requests_yields_the_same_calls() {
-    let stream = [framed(0, b"one"), framed(0, b"two")].concat();
+    let stream = [build_frame(0, b"one"), build_frame(0, b"two")].concat();
     let requests: [Vec<u8>; 3] = [
         post(PROTO, VERSION, b"hello"),
         post(STREAM, "", &stream),
@@ -461,7 +461,7 @@ fn unary_response_is_a_message_or_a_failure() {
 #[test]
 fn stream_ends_with_the_message_that_says_so() {
     let ok = format!("Content-Type: {STREAM}\r\n");
-    let end = framed(2, br#"{"metadata":{"K":["v"]}}"#);
+    let end = build_frame(2, br#"{"metadata":{"K":["v"]}}"#);
     let outcome = |body: &[u8]| {
         let mut client = client(UnaryMethod::Post);
         let mut out = Outbox::new();
@@ -476,21 +476,21 @@ fn stream_ends_with_the_message_that_says_so() {
             other => panic!("{other:?}"),
         }
     };
-    let reply = outcome(&[framed(0, b"one"), end.clone()].concat());
+    let reply = outcome(&[build_frame(0, b"one"), end.clone()].concat());
     assert!(reply.result.is_ok());
     assert_eq!(reply.trailers.get("k"), Some("v"));
     for body in [
-        framed(0, b"one"),
-        framed(2, b"no JSON"),
-        framed(2, br#"{"metadata":1}"#),
-        framed(3, b"{}"),
-        [end.clone(), framed(0, b"one")].concat(),
-        [framed(0, b"one"), end[..9].to_vec()].concat(),
+        build_frame(0, b"one"),
+        build_frame(2, b"no JSON"),
+        build_frame(2, br#"{"metadata":1}"#),
+        build_frame(3, b"{}"),
+        [end.clone(), build_frame(0, b"one")].concat(),
+        [build_frame(0, b"one"), end[..9].to_vec()].concat(),
     ] {
         let status = outcome(&body).result.unwrap_err();
         assert_eq!(status.code(), Code::Internal, "{body:?}");
     }
-    let failed = outcome(&framed(2, br#"{"error":{"code":"not_found"}}"#)).result.unwrap_err();
+    let failed = outcome(&build_frame(2, br#"{"error":{"code":"not_found"}}"#)).result.unwrap_err();
     assert_eq!(failed.code(), Code::NotFound);
 }
 
@@ -502,7 +502,7 @@ fn client_survives_damaged_responses() {
     let streamed = response(
         "200 OK",
         "Content-Type: application/connect+proto\r\n",
-        &[framed(0, b"one"), framed(2, b"{}")].concat(),
+        &[build_frame(0, b"one"), build_frame(2, b"{}")].concat(),
     );
     let unary = || {
         let mut client = client(UnaryMethod::Post);

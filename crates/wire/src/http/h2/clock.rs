@@ -34,7 +34,7 @@ impl<T: Default> Connection<T> {
         let least = if self.role == Role::Server { 0 } else { unsent + 1 };
         let waits =
             |(id, stream): (u32, &Stream<T>)| (stream.is_ending() && stream.queued >= least).then_some(id);
-        let mut ids: Vec<u32> = self.streams.numbered().filter_map(waits).collect();
+        let mut ids: Vec<u32> = self.streams.iter_with_ids().filter_map(waits).collect();
         ids.retain(|id| {
             let stream = self.streams.get_mut(*id);
             stream.is_some_and(|stream| now.saturating_sub(*stream.stalled.get_or_insert(now)) >= stalled)

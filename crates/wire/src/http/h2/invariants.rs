@@ -17,7 +17,7 @@ impl<T> Connection<T> {
     /// Identifiers of the open streams.
     #[doc(hidden)]
     pub fn ids(&self) -> Vec<u32> {
-        self.streams.numbered().map(|(id, _)| id).collect()
+        self.streams.iter_with_ids().map(|(id, _)| id).collect()
     }
 
     fn assert_bounded(&self) {
@@ -28,7 +28,7 @@ impl<T> Connection<T> {
         assert!(block <= most, "{block} bytes of a header block");
         assert_eq!(block, self.buffered());
         let decoder = self.decoder.held();
-        assert_eq!(decoder, self.decoder.audited(), "bytes in the decoder");
+        assert_eq!(decoder, self.decoder.recount(), "bytes in the decoder");
         assert!(decoder <= Decoder::MOST, "{decoder} bytes in the decoder");
         assert!(self.blocked.len() <= streams, "{} of {streams} streams blocked", self.blocked.len());
         let most = 2 * self.whole_window();

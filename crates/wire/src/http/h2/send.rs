@@ -246,7 +246,7 @@ impl<T: Default> Connection<T> {
         self.grown = false;
         let may_send =
             |(id, stream): (u32, &Stream<T>)| (!stream.is_flushed() && stream.send_window > 0).then_some(id);
-        let ids: Vec<u32> = self.streams.numbered().filter_map(may_send).collect();
+        let ids: Vec<u32> = self.streams.iter_with_ids().filter_map(may_send).collect();
         self.taken += ids.len() as u32;
         ids.into_iter().for_each(|id| self.flush(id, out));
     }

@@ -49,7 +49,7 @@ impl<T> Streams<T> {
         self.free.push(place);
         let stream = self.places[place as usize].take();
         if self.order.is_empty() {
-            self.rest();
+            self.shrink();
         }
         stream
     }
@@ -63,12 +63,12 @@ impl<T> Streams<T> {
     }
 
     /// Iterates over the streams and their identifiers, in order of the identifiers.
-    pub(super) fn numbered(&self) -> impl Iterator<Item = (u32, &Stream<T>)> {
+    pub(super) fn iter_with_ids(&self) -> impl Iterator<Item = (u32, &Stream<T>)> {
         self.order.iter().filter_map(|&(id, place)| Some((id, self.places[place as usize].as_ref()?)))
     }
 
     /// Releases the memory of a connection that once had very many streams.
-    fn rest(&mut self) {
+    fn shrink(&mut self) {
         if self.places.len() > KEPT {
             *self = Self::default();
         }

@@ -21,7 +21,7 @@ pub(super) enum AcceptPreference {
 }
 
 /// Returns the preference of a request.
-pub(super) fn wanted(request: &Request) -> AcceptPreference {
+pub(super) fn parse_accept(request: &Request) -> AcceptPreference {
     dialect(request.metadata.bytes("accept").map(|value| &value[..]))
 }
 

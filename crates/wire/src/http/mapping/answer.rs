@@ -76,7 +76,9 @@ impl ResponseForm {
         match self {
             // A listener for brpc's clients answers like brpc.
             Self::Mapped(_) if config.trust_connection => brpc::refuse(&status, head),
-            Self::Mapped(ticket) => ticket.answer(Reply::failure(brpc::named(status)), config, head),
+            Self::Mapped(ticket) => {
+                ticket.answer(Reply::failure(brpc::with_default_text(status)), config, head)
+            }
             Self::Gateway(fields) => fields.failure(401, status.message_or_code(), head),
             Self::Routed(_) | Self::JsonRpc(_) => self.answer(Reply::failure(status), config, head),
         }
@@ -249,7 +251,7 @@ fn is_not_json(request: &Request) -> bool {
 
 /// Writes the response to a request whose body did not arrive in time.
 #[cold]
-pub(crate) fn late(status: &Status, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
+pub(crate) fn write_timeout(status: &Status, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
     match config.json() {
         Json::BrpcLenient => plain(408, status.message(), head),
         _ => failure::write(408, status, head),

@@ -5,7 +5,7 @@ use polyrpc_core::session::NotFound;
 use polyrpc_core::{Call, Compression, Format, Json, Metadata, Reply, Status};
 use polyrpc_payload::compress;
 
-use super::accept::{AcceptPreference, wanted};
+use super::accept::{AcceptPreference, parse_accept};
 use super::config::ServerConfig;
 use super::content_type::{DEFAULT, OCTETS, content_type, format_of};
 use super::request::Request;
@@ -121,7 +121,7 @@ impl Ticket {
         let repeats = |own: &Bytes| format_of(own).is_some() || config.json() == Json::BrpcLenient;
         let own = || request.content_type.clone().filter(repeats).map(without_charset);
         let named = match format {
-            Format::Json(_) => match wanted(request) {
+            Format::Json(_) => match parse_accept(request) {
                 AcceptPreference::Dialect(_, named) => Some(Bytes::from_static(named.as_bytes())),
                 AcceptPreference::Any | AcceptPreference::Unknown => None,
             },
@@ -213,7 +213,7 @@ pub(crate) fn failure(
 
 /// Returns the failure of a rejected credential, with brpc's text if it has none.
 #[cold]
-pub(super) fn named(status: Status) -> Status {
+pub(super) fn with_default_text(status: Status) -> Status {
     match status.message() {
         "" => {
             let named = Status::new(status.code(), NOT_AUTHENTICATED);

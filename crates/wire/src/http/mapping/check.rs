@@ -62,7 +62,7 @@ pub(super) fn routed(config: &ServerConfig, request: &Request) -> Result<(Compre
         None => !request.from_page,
     };
     match is_json || request.method != Method::Post || config.lenient {
-        true => Ok((compression, wanted(request)?.map_or(Json::Proto3, |(dialect, _)| dialect))),
+        true => Ok((compression, parse_json_dialect(request)?.map_or(Json::Proto3, |(dialect, _)| dialect))),
         false => Err(Answer::unsupported_type(request)),
     }
 }
@@ -72,7 +72,7 @@ pub(super) fn routed(config: &ServerConfig, request: &Request) -> Result<(Compre
 /// All dialects but the lenient one accept the same input, so that the call has the dialect of its response.
 fn dialect(config: &ServerConfig, request: &Request, format: Format) -> Result<Format, Answer> {
     match format {
-        Format::Json(named) => Ok(Format::Json(match wanted(request)? {
+        Format::Json(named) => Ok(Format::Json(match parse_json_dialect(request)? {
             Some((Json::Brpc, _)) if config.json() == Json::BrpcLenient => Json::BrpcLenient,
             Some((dialect, _)) => dialect,
             None if named == Json::Brpc => config.json(),
@@ -87,8 +87,8 @@ fn dialect(config: &ServerConfig, request: &Request, format: Format) -> Result<F
 /// # Errors
 ///
 /// The response to a request that selects an unknown dialect.
-fn wanted(request: &Request) -> Result<Option<(Json, &'static str)>, Answer> {
-    match accept::wanted(request) {
+fn parse_json_dialect(request: &Request) -> Result<Option<(Json, &'static str)>, Answer> {
+    match accept::parse_accept(request) {
         AcceptPreference::Any => Ok(None),
         AcceptPreference::Dialect(dialect, content_type) => Ok(Some((dialect, content_type))),
         AcceptPreference::Unknown => {

@@ -79,7 +79,7 @@ fn escape(plain: &[u8], text: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    fn decoded(text: &str) -> Option<Metadata> {
+    fn decode_metadata(text: &str) -> Option<Metadata> {
         let mut metadata = Metadata::new();
         decode(text.as_bytes(), Some("once"), &mut metadata).map(|()| metadata)
     }
@@ -99,14 +99,14 @@ mod tests {
 
     #[test]
     fn first_value_of_a_key_wins_and_values_are_optional() {
-        let metadata = decoded("a=1&a=2&&b").expect("a good text");
+        let metadata = decode_metadata("a=1&a=2&&b").expect("a good text");
         assert_eq!((metadata.get("a"), metadata.get("b"), metadata.len()), (Some("1"), Some(""), 2));
     }
 
     #[test]
     fn malformed_queries_are_rejected() {
         for text in ["a=%", "a=%4", "a=%zz", "%ff=1", "a=1;b=2", "once=1&a=1&on%63e=2"] {
-            assert_eq!(decoded(text), None, "{text}");
+            assert_eq!(decode_metadata(text), None, "{text}");
         }
     }
 }

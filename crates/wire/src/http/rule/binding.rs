@@ -41,7 +41,7 @@ impl Binding {
     }
 
     fn from_rule(rule: &Rule) -> Self {
-        let (path, variables) = rule.path.described();
+        let (path, variables) = rule.path.describe();
         Self {
             verb: rule.verb.to_string(),
             path,
@@ -69,7 +69,7 @@ mod tests {
             ("/v1/{kind=fixed}/*", "/v1/fixed/*", &[("kind", 0, false)]),
             ("/", "/", &[]),
         ] {
-            let (shown, found) = Template::parse(template).unwrap().described();
+            let (shown, found) = Template::parse(template).unwrap().describe();
             assert_eq!(shown, path, "{template}");
             let found: Vec<_> =
                 found.iter().map(|found| (found.field.join("."), found.wildcards, found.rest)).collect();

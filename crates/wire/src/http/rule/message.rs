@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::template::decoded;
+use super::template::percent_decode;
 
 /// A message under construction: fields by their JSON names. Parts that need no changes are kept as received.
 #[derive(Debug, Default)]
@@ -129,7 +129,7 @@ impl Object {
             if at > 0 {
                 out.push(',');
             }
-            out.push_str(&quoted(name));
+            out.push_str(&quote(name));
             out.push(':');
             match node {
                 Node::Raw(raw) => out.push_str(raw),
@@ -244,14 +244,14 @@ fn scalar(message: &Message, field: &Field, text: &str) -> Result<String, Reques
         Kind::Message(id) | Kind::Group(id) if is_text(&wrapped(id)) => {
             match wrapped(id).field(1).map(Field::kind) {
                 Some(Kind::Bool) => parse_bool(field, text),
-                _ => Ok(quoted(text)),
+                _ => Ok(quote(text)),
             }
         }
         Kind::Message(_) | Kind::Group(_) => Err(RequestMappingError::new(format!(
             "`{}` is a message, which a string cannot express",
             field.name()
         ))),
-        _ => Ok(quoted(text)),
+        _ => Ok(quote(text)),
     }
 }
 
@@ -266,7 +266,7 @@ fn parse_bool(field: &Field, text: &str) -> Result<String, RequestMappingError> 
     }
 }
 
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
@@ -297,7 +297,7 @@ fn pairs(query: &str) -> Option<Vec<(String, Vec<String>)>> {
     let mut places = HashMap::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let plain = |text: &str| decoded(&text.replace('+', " "), false);
+        let plain = |text: &str| percent_decode(&text.replace('+', " "), false);
         let (name, value) = (plain(name)?, plain(value)?);
         let place = *places.entry(name.clone()).or_insert_with(|| {
             all.push((name, Vec::new()));

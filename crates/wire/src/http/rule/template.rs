@@ -116,7 +116,7 @@ impl Template {
     }
 
     /// Returns the path with `{}` for each wildcard of a variable, and the variables in their order.
-    pub(super) fn described(&self) -> (String, Vec<super::variable::Variable>) {
+    pub(super) fn describe(&self) -> (String, Vec<super::variable::Variable>) {
         let mut path = String::new();
         for (at, segment) in self.segments.iter().enumerate() {
             let belongs = self.variables.iter().any(|variable| (variable.from..variable.to).contains(&at));
@@ -174,7 +174,7 @@ impl Template {
 impl Segment {
     fn fits(&self, part: &str) -> bool {
         match self {
-            Self::Literal(word) => decoded(part, false).is_some_and(|part| part == **word),
+            Self::Literal(word) => percent_decode(part, false).is_some_and(|part| part == **word),
             Self::One => !part.is_empty(),
             Self::Rest => true,
         }
@@ -188,13 +188,13 @@ impl Variable {
         // A value of several segments distinguishes its slashes from escaped ones (http.proto).
         let several = self.to - self.from > 1 || rest;
         let parts: Option<Vec<_>> =
-            parts.get(self.from..end)?.iter().map(|part| decoded(part, several)).collect();
+            parts.get(self.from..end)?.iter().map(|part| percent_decode(part, several)).collect();
         Some(parts?.join("/"))
     }
 }
 
 /// Decodes percent-encoded text; escaped slashes are optionally kept. `None` if it is malformed.
-pub(super) fn decoded(text: &str, keep_slashes: bool) -> Option<String> {
+pub(super) fn percent_decode(text: &str, keep_slashes: bool) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, behind)) = rest.split_first() {

@@ -53,7 +53,7 @@ fn library() -> Routes {
 }
 
 /// Returns the method that a request matches and its message, after parsing the message with the method's schema.
-fn asked(verb: &str, path: &str, query: &str, body: &str) -> Result<(String, String), String> {
+fn route_request(verb: &str, path: &str, query: &str, body: &str) -> Result<(String, String), String> {
     let routes = library();
     let found = match routes.find(verb, path) {
         Lookup::Found(found) => found,
@@ -71,7 +71,7 @@ fn asked(verb: &str, path: &str, query: &str, body: &str) -> Result<(String, Str
 
 #[track_caller]
 fn leads(verb: &str, path: &str, query: &str, body: &str, method: &str, json: &str) {
-    assert_eq!(asked(verb, path, query, body), Ok((method.to_owned(), json.to_owned())));
+    assert_eq!(route_request(verb, path, query, body), Ok((method.to_owned(), json.to_owned())));
 }
 
 #[test]
@@ -131,14 +131,14 @@ fn body_is_the_message_or_one_field() {
 #[test]
 fn other_verbs_list_the_allowed_ones_and_other_paths_are_not_found() {
     leads("HEAD", "/v1/books", "", "", "Head", "{}");
-    let verbs = asked("DELETE", "/v1/books", "", "").unwrap_err();
+    let verbs = route_request("DELETE", "/v1/books", "", "").unwrap_err();
     assert_eq!(verbs, "GET,POST,HEAD");
     for path in
         ["/", "", "/v1", "/v1/books/", "/v1/books/a/b", "/v1/shelves//books/1", "/v1/watch", "/v2/books"]
     {
-        assert_eq!(asked("GET", path, "", "").unwrap_err(), "nothing", "{path}");
+        assert_eq!(route_request("GET", path, "", "").unwrap_err(), "nothing", "{path}");
     }
-    assert_eq!(asked("POST", "/v1/books/a:mov", "", "").unwrap_err(), "PATCH,GET");
+    assert_eq!(route_request("POST", "/v1/books/a:mov", "", "").unwrap_err(), "PATCH,GET");
 }
 
 #[test]
@@ -153,13 +153,15 @@ fn invalid_request_is_rejected_with_a_reason() {
         ("book.nope=1", "library.Book has no field `nope`"),
         ("a=%", "the query is malformed"),
     ] {
-        assert_eq!(asked("GET", "/v1/books", query, "").unwrap_err(), reason, "{query}");
+        assert_eq!(route_request("GET", "/v1/books", query, "").unwrap_err(), reason, "{query}");
     }
-    assert!(asked("POST", "/v1/books", "", "{").unwrap_err().starts_with("the body is not JSON: "));
+    assert!(route_request("POST", "/v1/books", "", "{").unwrap_err().starts_with("the body is not JSON: "));
     assert!(
-        asked("PATCH", "/v1/books/1", "", "[]").unwrap_err().starts_with("the body is not a JSON object: ")
+        route_request("PATCH", "/v1/books/1", "", "[]")
+            .unwrap_err()
+            .starts_with("the body is not a JSON object: ")
     );
-    assert_eq!(asked("GET", "/v1/books/%ff", "", "").unwrap_err(), "nothing");
+    assert_eq!(route_request("GET", "/v1/books/%ff", "", "").unwrap_err(), "nothing");
 }
 
 #[test]

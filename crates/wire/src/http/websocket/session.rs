@@ -133,8 +133,8 @@ impl Receiver {
         }
         match self.reading {
             Reading::Header | Reading::Ended => Ok(None),
-            Reading::Payload { .. } => self.payload(raw, plain),
-            Reading::Control { opcode, mask, length } => self.control(opcode, mask, length, raw),
+            Reading::Payload { .. } => self.read_payload(raw, plain),
+            Reading::Control { opcode, mask, length } => self.read_control(opcode, mask, length, raw),
         }
     }
 
@@ -173,7 +173,7 @@ impl Receiver {
         Ok(())
     }
 
-    fn payload(&mut self, raw: &mut BytesMut, plain: &mut BytesMut) -> Result<Option<Event>, CloseCode> {
+    fn read_payload(&mut self, raw: &mut BytesMut, plain: &mut BytesMut) -> Result<Option<Event>, CloseCode> {
         let (Reading::Payload { fin, mask, left }, Some(message)) = (&mut self.reading, &mut self.message)
         else {
             return Ok(None);
@@ -208,7 +208,7 @@ impl Receiver {
         Ok(Some(Event::Data { kind, ended }))
     }
 
-    fn control(
+    fn read_control(
         &mut self,
         opcode: Opcode,
         mask: Option<Mask>,
@@ -308,13 +308,13 @@ impl Endpoint {
         if let Some(payload) = self.pong.take()
             && self.end != CloseState::Said
         {
-            self.control(Opcode::Pong, &payload, out);
+            self.write_control(Opcode::Pong, &payload, out);
         }
     }
 
     /// Sends a ping.
     pub fn ping(&mut self, out: &mut Vec<u8>) {
-        self.control(Opcode::Ping, b"", out);
+        self.write_control(Opcode::Ping, b"", out);
     }
 
     /// Writes the header of a message of `length` bytes, which must follow unmasked. Only a server may send unmasked
@@ -337,11 +337,11 @@ impl Endpoint {
             CloseState::Received(code) => code,
             CloseState::Said => return,
         };
-        self.control(Opcode::Close, &code.number().to_be_bytes(), out);
+        self.write_control(Opcode::Close, &code.number().to_be_bytes(), out);
         self.end = CloseState::Said;
     }
 
-    fn control(&mut self, opcode: Opcode, payload: &[u8], out: &mut Vec<u8>) {
+    fn write_control(&mut self, opcode: Opcode, payload: &[u8], out: &mut Vec<u8>) {
         let mask = self.header(opcode, payload.len(), out);
         let start = out.len();
         out.extend_from_slice(payload);

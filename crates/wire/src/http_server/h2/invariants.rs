@@ -10,18 +10,18 @@ impl Server {
     #[doc(hidden)]
     pub fn assert_sound(&self) {
         self.http.assert_sound();
-        for stream in self.parts.audited() {
+        for stream in self.parts.audit() {
             assert!(self.http.is_open(stream), "stream {stream} has ended, and its start is kept");
         }
-        for (stream, incoming) in self.open.audited() {
+        for (stream, incoming) in self.open.audit() {
             assert!(self.http.is_open(*stream), "stream {stream} has ended, and its request is kept");
             assert_within(incoming.held(), self.config.limits.message, &self.config.http);
         }
-        let [counted, heads] = self.audited_heads();
+        let [counted, heads] = self.recount_heads();
         assert_eq!(counted, heads, "bytes of heads");
         let buffered = self.open.held() + self.parts.held() + self.http.buffered() + self.remembered();
         assert_eq!(self.buffered(), buffered, "bytes of requests");
-        let unsent = self.http.queued() + self.audited_batches();
+        let unsent = self.http.queued() + self.recount_batches();
         assert_eq!(self.unsent(), unsent, "bytes of answers");
     }
 

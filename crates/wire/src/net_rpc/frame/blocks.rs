@@ -41,7 +41,7 @@ impl Blocks {
         length.checked_add(inbox.len() - prefix.rest().len())
     }
 
-    pub(super) fn wanted(&self) -> usize {
+    pub(super) fn bytes_needed(&self) -> usize {
         self.wanted
     }
 

@@ -47,7 +47,7 @@ impl Parts for Gencode {
     }
 
     fn bytes_needed(&self) -> usize {
-        self.blocks.wanted()
+        self.blocks.bytes_needed()
     }
 }
 

@@ -5,7 +5,7 @@ use polyrpc_core::testing::record_events;
 use super::*;
 
 /// Returns a server's output for these bytes when every call is answered with its own body.
-fn said(bytes: &str) -> String {
+fn respond(bytes: &str) -> String {
     let (mut server, mut inbox, mut out) = (server(Codec::Json), BytesMut::from(bytes), Outbox::new());
     loop {
         match server.next_event(&mut inbox, &mut out).expect("JSON") {
@@ -24,16 +24,16 @@ fn said(bytes: &str) -> String {
 fn id_can_be_any_json_and_is_echoed_unchanged() {
     for id in ["7", "-1.50e3", r#""a\u0041""#, "[1, {\"x\":null}]", "null", "true", "{ }"] {
         let request = format!(r#"{{"method":"S.M","params":[1],"id": {id} }}"#);
-        assert_eq!(said(&request), format!("{{\"id\":{id},\"result\":1,\"error\":null}}\n"));
+        assert_eq!(respond(&request), format!("{{\"id\":{id},\"result\":1,\"error\":null}}\n"));
     }
-    assert_eq!(said(r#"{"method":"S.M","params":[1]}"#), "{\"id\":null,\"result\":1,\"error\":null}\n");
+    assert_eq!(respond(r#"{"method":"S.M","params":[1]}"#), "{\"id\":null,\"result\":1,\"error\":null}\n");
 }
 
 #[test]
 fn objects_may_be_separated_by_any_white_space_or_none() {
     let one = r#"{"method":"S.M","params":[1],"id":1}"#;
     for between in ["", "\n", " \r\n\t "] {
-        let answers = said(&format!("{between}{one}{between}{one}{between}"));
+        let answers = respond(&format!("{between}{one}{between}{one}{between}"));
         assert_eq!(answers, "{\"id\":1,\"result\":1,\"error\":null}\n".repeat(2));
     }
 }
@@ -41,12 +41,12 @@ fn objects_may_be_separated_by_any_white_space_or_none() {
 #[test]
 fn keys_match_in_any_case_and_order_and_unknown_keys_are_ignored() {
     let request = r#"{"Id":1,"x":{"method":"no"},"PARAMS":["{\"}\""],"jsonrpc":"1.0","Method":"S.M"}"#;
-    assert_eq!(said(request), "{\"id\":1,\"result\":\"{\\\"}\\\"\",\"error\":null}\n");
+    assert_eq!(respond(request), "{\"id\":1,\"result\":\"{\\\"}\\\"\",\"error\":null}\n");
 }
 
 #[test]
 fn params_are_an_array_of_one_and_missing_ones_are_answered_as_by_go() {
-    let failed = |params: &str| said(&format!(r#"{{"method":"S.M"{params},"id":1}}"#));
+    let failed = |params: &str| respond(&format!(r#"{{"method":"S.M"{params},"id":1}}"#));
     for none in ["", r#","params":null"#] {
         assert!(failed(none).contains(r#""result":null,"error":"jsonrpc: request body missing params"}"#));
     }
@@ -112,7 +112,7 @@ fn null_does_not_replace_a_repeated_method() {
 fn too_deeply_nested_arguments_fail_their_call_only() {
     let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
     let good = r#"{"method":"S.M","params":[1],"id":2}"#;
-    let answers = said(&format!(r#"{{"method":"S.M","params":[{deep}],"id":1}}{good}"#));
+    let answers = respond(&format!(r#"{{"method":"S.M","params":[{deep}],"id":1}}{good}"#));
     let want = "{\"id\":1,\"result\":null,\"error\":\"exceeded max depth\"}\n{\"id\":2,\"result\":1,\"error\":null}\n";
     assert_eq!(answers, want);
 }

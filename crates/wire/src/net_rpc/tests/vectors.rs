@@ -18,9 +18,9 @@ fn every_captured_call_is_answered_as_by_the_peer() {
         };
         assert!(server.next_event(&mut inbox, &mut out).expect("nothing more").is_none());
         assert!(inbox.is_empty(), "{name}");
-        assert_case(&name, (&service[..], &method[..]), called(&name));
+        assert_case(&name, (&service[..], &method[..]), method_of(&name));
         assert!(!body.is_empty(), "{name}");
-        let (_, result) = told(codec, &response);
+        let (_, result) = receive_reply(codec, &response);
         server.reply(
             ticket,
             Reply::new(result, polyrpc_core::Head { format: codec.format(), ..<_>::default() }),
@@ -30,7 +30,7 @@ fn every_captured_call_is_answered_as_by_the_peer() {
         // The peer's program had numbered more types than it sent.
         match codec {
             Codec::Gob if name.contains("error") || name.contains("no") => {
-                assert_case(&name, told(codec, &written), told(codec, &response));
+                assert_case(&name, receive_reply(codec, &written), receive_reply(codec, &response));
             }
             _ => assert_bytes(written, response),
         }
@@ -134,7 +134,7 @@ fn conversation(file: &str) -> [Bytes; 2] {
 }
 
 /// Returns the method of a recorded call.
-fn called(file: &str) -> (&'static str, &'static str) {
+fn method_of(file: &str) -> (&'static str, &'static str) {
     match file {
         file if file.contains("echo") => ("Echo", "Echo"),
         file if file.contains("error") => ("Arith", "Error"),
@@ -145,7 +145,7 @@ fn called(file: &str) -> (&'static str, &'static str) {
 }
 
 /// Returns a client's result for a response to its first call.
-fn told(codec: Codec, response: &[u8]) -> (CallId, Result<Bytes, Status>) {
+fn receive_reply(codec: Codec, response: &[u8]) -> (CallId, Result<Bytes, Status>) {
     let (mut client, mut out) = (client(codec), Outbox::new());
     client.send(CallId(7), call(codec, "Arith", "Mul"), &mut out).expect("the protocol can express it");
     let mut inbox = BytesMut::from(response);

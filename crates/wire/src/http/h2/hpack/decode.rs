@@ -163,12 +163,12 @@ impl Decoder {
     }
 
     /// The same bytes of the block cache, recounted.
-    pub(in crate::http::h2) fn audited(&self) -> usize {
-        self.table.footprint() + self.recent.audited()
+    pub(in crate::http::h2) fn recount(&self) -> usize {
+        self.table.footprint() + self.recent.recount()
     }
 
     /// Maximum memory of the block cache and of the table.
-    pub(in crate::http::h2) const MOST: usize = MAX_HELD + DynamicTable::most(DEFAULT_TABLE);
+    pub(in crate::http::h2) const MOST: usize = MAX_HELD + DynamicTable::max_footprint(DEFAULT_TABLE);
 }
 
 /// State of the block being decoded.
@@ -293,7 +293,7 @@ impl BlockCache {
         }
     }
 
-    fn audited(&self) -> usize {
+    fn recount(&self) -> usize {
         self.blocks.iter().flatten().map(|(block, fields)| block.len() + fields.footprint()).sum()
     }
 }

@@ -289,14 +289,14 @@ const CODES: [(u32, u8); 256] = [
 mod tests {
     use super::*;
 
-    fn encoded(text: &[u8]) -> Vec<u8> {
+    fn encode_to_vec(text: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         encode(text, &mut out);
         assert_eq!(out.len(), encoded_len(text));
         out
     }
 
-    fn decoded(code: &[u8]) -> Result<Vec<u8>, InvalidHuffman> {
+    fn decode_to_vec(code: &[u8]) -> Result<Vec<u8>, InvalidHuffman> {
         let mut out = Vec::new();
         let length = decode(code, most_decoded(code), &mut out);
         assert_eq!(decoded_len(code), length);
@@ -310,24 +310,24 @@ mod tests {
     fn rfc_examples_are_encoded_and_decoded() {
         // RFC 7541, C.4.1 and C.6.1.
         assert_eq!(
-            encoded(b"www.example.com"),
+            encode_to_vec(b"www.example.com"),
             [0xf1, 0xe3, 0xc2, 0xe5, 0xf2, 0x3a, 0x6b, 0xa0, 0xab, 0x90, 0xf4, 0xff]
         );
-        assert_eq!(encoded(b"private"), [0xae, 0xc3, 0x77, 0x1a, 0x4b]);
-        assert_eq!(decoded(&[0xae, 0xc3, 0x77, 0x1a, 0x4b]).unwrap(), b"private");
+        assert_eq!(encode_to_vec(b"private"), [0xae, 0xc3, 0x77, 0x1a, 0x4b]);
+        assert_eq!(decode_to_vec(&[0xae, 0xc3, 0x77, 0x1a, 0x4b]).unwrap(), b"private");
     }
 
     #[test]
     fn every_byte_round_trips() {
         let all: Vec<u8> = (0..=255).collect();
-        assert_eq!(decoded(&encoded(&all)).unwrap(), all);
+        assert_eq!(decode_to_vec(&encode_to_vec(&all)).unwrap(), all);
         for byte in 0..=255 {
-            assert_eq!(decoded(&encoded(&[byte; 3])).unwrap(), [byte; 3]);
+            assert_eq!(decode_to_vec(&encode_to_vec(&[byte; 3])).unwrap(), [byte; 3]);
         }
     }
 
     /// Decodes bit by bit, by comparison with every code.
-    fn decoded_by_bits(code: &[u8]) -> Result<Vec<u8>, InvalidHuffman> {
+    fn decode_by_bits(code: &[u8]) -> Result<Vec<u8>, InvalidHuffman> {
         let (mut out, mut seen, mut count) = (Vec::new(), 0_u32, 0_u8);
         for bit in code.iter().flat_map(|byte| (0..8).rev().map(move |at| u32::from(byte >> at & 1))) {
             (seen, count) = (seen << 1 | bit, count + 1);
@@ -348,7 +348,7 @@ mod tests {
             // Codes of 5 bits before the pair, and of up to 30 behind it, which end in each of the loops.
             let (before, behind) = (usize::from(first) % 8, usize::from(second) % 16);
             let text = [&b"aaaaaaaa"[..before], &[first, second], &b"0Z~a\x01e0123456789"[..behind]].concat();
-            assert_eq!(decoded(&encoded(&text)).unwrap(), text, "{first} {second}");
+            assert_eq!(decode_to_vec(&encode_to_vec(&text)).unwrap(), text, "{first} {second}");
         }
     }
 
@@ -367,9 +367,9 @@ mod tests {
                         | if round % 2 == 0 { (state >> 32) as u8 | (state >> 40) as u8 } else { 0 }
                 })
                 .collect();
-            let result = decoded(&code);
+            let result = decode_to_vec(&code);
             valid += u32::from(result.is_ok());
-            assert_eq!(result, decoded_by_bits(&code), "{code:02x?}");
+            assert_eq!(result, decode_by_bits(&code), "{code:02x?}");
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         }
         assert!(valid > 100, "{valid}");
@@ -380,16 +380,16 @@ mod tests {
         let mut out = b"before".to_vec();
         assert_eq!(decode(&[0xff; 12], 19, &mut out), Err(InvalidHuffman));
         assert_eq!(out, b"before");
-        decode(&encoded(b"after"), 5, &mut out).unwrap();
+        decode(&encode_to_vec(b"after"), 5, &mut out).unwrap();
         assert_eq!(out, b"beforeafter");
     }
 
     #[test]
     fn bad_padding_and_the_end_of_string_symbol_are_rejected() {
-        assert!(decoded(&[0b0001_1111]).is_ok(), "a and three ones");
-        assert_eq!(decoded(&[0b0001_1000]), Err(InvalidHuffman), "zeros");
-        assert_eq!(decoded(&[0xff]), Err(InvalidHuffman), "eight ones");
-        assert_eq!(decoded(&[0b0001_1111, 0xff]), Err(InvalidHuffman), "eleven ones");
-        assert_eq!(decoded(&[0xff, 0xff, 0xff, 0xff]), Err(InvalidHuffman), "the end of a string");
+        assert!(decode_to_vec(&[0b0001_1111]).is_ok(), "a and three ones");
+        assert_eq!(decode_to_vec(&[0b0001_1000]), Err(InvalidHuffman), "zeros");
+        assert_eq!(decode_to_vec(&[0xff]), Err(InvalidHuffman), "eight ones");
+        assert_eq!(decode_to_vec(&[0b0001_1111, 0xff]), Err(InvalidHuffman), "eleven ones");
+        assert_eq!(decode_to_vec(&[0xff, 0xff, 0xff, 0xff]), Err(InvalidHuffman), "the end of a string");
     }
 }

@@ -170,7 +170,7 @@ impl DynamicTable {
     pub(super) fn resize(&mut self, limit: usize) {
         self.limit = limit;
         self.shrink_to(limit);
-        if self.footprint() > Self::most(limit) {
+        if self.footprint() > Self::max_footprint(limit) {
             self.remove_evicted();
             self.bytes.shrink_to(2 * limit);
             self.entries.shrink_to(limit / OVERHEAD);
@@ -212,7 +212,7 @@ impl DynamicTable {
     }
 
     /// Returns the most memory that a table takes whose limit is not above `limit`.
-    pub(super) const fn most(limit: usize) -> usize {
+    pub(super) const fn max_footprint(limit: usize) -> usize {
         let entries = limit / OVERHEAD;
         2 * limit + LEAST + (2 * entries + 4) * size_of::<Entry>()
     }
@@ -366,7 +366,8 @@ mod tests {
                 assert!(ages.map(|age| table.get(age)).eq(want), "round {round} of {limit}");
                 let found = table.find(&name, &value, round as u64);
                 assert_eq!(found, (!model.entries.is_empty()).then_some(0));
-                assert!(table.footprint() <= DynamicTable::most(limit), "{} bytes", table.footprint());
+                let most = DynamicTable::max_footprint(limit);
+                assert!(table.footprint() <= most, "{} bytes", table.footprint());
             }
         }
     }

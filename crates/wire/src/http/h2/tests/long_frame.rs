@@ -163,7 +163,7 @@ impl Caller {
         self.out.take();
         let id = self.client.open(&block(&[]), false, &mut self.out);
         self.client.assert_sound();
-        let sent = sent(&self.out.take());
+        let sent = parse_frames(&self.out.take());
         assert_eq!((sent[0].kind, sent[0].stream), (frame::HEADERS, id));
         let updates = sent[1..].iter().map(|sent| {
             assert_eq!((sent.kind, sent.stream), (frame::WINDOW_UPDATE, id));
@@ -176,11 +176,12 @@ impl Caller {
 #[test]
 fn client_announces_longer_frames_and_widens_the_windows_of_new_streams() {
     let mut few = Caller::after_full_frames(1);
-    assert!(sent(&few.out.take()).iter().all(|sent| sent.kind != frame::SETTINGS || sent.payload.is_empty()));
+    let sent = parse_frames(&few.out.take());
+    assert!(sent.iter().all(|sent| sent.kind != frame::SETTINGS || sent.payload.is_empty()));
     assert_eq!(few.open(), [0; 0]);
 
     let mut caller = Caller::after_full_frames(2);
-    let sent = sent(&caller.out.take());
+    let sent = parse_frames(&caller.out.take());
     let settings: Vec<_> =
         sent.iter().filter(|sent| sent.kind == frame::SETTINGS && sent.flags == 0).collect();
     assert_eq!(settings.iter().map(|sent| &sent.payload[..]).collect::<Vec<_>>(), [[0, 5, 0, 0x10, 0, 0]]);
@@ -305,7 +306,7 @@ fn large_request_is_one_piece_for_any_split() {
 }
 
 /// Returns the data of all events, of which only the last ends the stream.
-fn joined(events: &[Event]) -> Vec<u8> {
+fn join_data(events: &[Event]) -> Vec<u8> {
     let mut joined = Vec::new();
     for (at, event) in events.iter().enumerate() {
         let (bytes, end) = match event {
@@ -333,7 +334,7 @@ fn long_frame_has_the_same_data_for_reads_of_any_length() {
                 events.extend(spoken.receive(part).unwrap());
                 spoken.server.assert_sound();
             }
-            assert!(joined(&events) == [&body[..], b"end"].concat(), "reads of {length} bytes");
+            assert!(join_data(&events) == [&body[..], b"end"].concat(), "reads of {length} bytes");
             let is_slow = length < 4096 && flags == 0;
             assert_eq!(events.len() > 2, is_slow, "{} events for reads of {length} bytes", events.len());
         }
@@ -382,7 +383,7 @@ fn frame_above_the_announced_size_ends_the_connection_by_its_header() {
 }
 
 /// Returns the data of frames of these lengths, read in two reads: the first ends within the first frame.
-fn received(lengths: &[usize]) -> Vec<Bytes> {
+fn receive_data(lengths: &[usize]) -> Vec<Bytes> {
     let data = |length: &usize| frame_of(frame::DATA, 0, 3, &vec![7; *length]);
     let bytes: Vec<u8> = lengths.iter().flat_map(data).collect();
     let mut spoken = busy();
@@ -413,9 +414,9 @@ fn short_data_does_not_keep_the_buffer_of_a_long_frame_in_memory() {
         &[2 * LONG, 60_000, 60_000, 60_000, 10, 10],
         &[2 * LONG, 60_000, 10, 60_000, 60_000],
     ] {
-        assert_eq!(received(lengths).iter().map(Bytes::len).collect::<Vec<_>>(), lengths);
+        assert_eq!(receive_data(lengths).iter().map(Bytes::len).collect::<Vec<_>>(), lengths);
         for at in (0..lengths.len()).filter(|at| lengths[*at] < LONG) {
-            let piece = received(lengths).swap_remove(at);
+            let piece = receive_data(lengths).swap_remove(at);
             // Its only owner gets all of its memory.
             assert!(piece.is_unique());
             let room = BytesMut::from(piece).capacity();
@@ -452,7 +453,7 @@ fn streams_that_nobody_reads_hold_at_most_twice_the_window_of_the_connection() {
 }
 
 /// Returns the header alone of a frame of this length.
-fn announced(length: usize, kind: u8, stream: u32) -> Vec<u8> {
+fn header_of(length: usize, kind: u8, stream: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     frame::begin(&mut bytes, length, kind, 0, stream);
     bytes
@@ -470,7 +471,7 @@ fn long_frame_of_a_short_type_ends_the_connection_by_its_header() {
         frame::WINDOW_UPDATE,
     ];
     for kind in kinds {
-        assert_eq!(busy().ended_with(&announced(16_385, kind, 0)), ErrorCode::FRAME_SIZE_ERROR, "{kind}");
+        assert_eq!(busy().ended_with(&header_of(16_385, kind, 0)), ErrorCode::FRAME_SIZE_ERROR, "{kind}");
     }
 }
 
@@ -478,33 +479,33 @@ fn long_frame_of_a_short_type_ends_the_connection_by_its_header() {
 fn header_block_that_is_too_long_ends_the_connection_by_its_header() {
     let longest = Config::default().longest_block();
     let mut spoken = busy();
-    assert_eq!(spoken.receive(&announced(longest, frame::HEADERS, 3)).unwrap(), []);
+    assert_eq!(spoken.receive(&header_of(longest, frame::HEADERS, 3)).unwrap(), []);
     assert_eq!(spoken.server.wanted(), frame::HEADER + longest);
 
     let mut spoken = busy();
-    let code = spoken.ended_with(&announced(longest + 300, frame::HEADERS, 3));
+    let code = spoken.ended_with(&header_of(longest + 300, frame::HEADERS, 3));
     assert_eq!(code, ErrorCode::ENHANCE_YOUR_CALM);
 
     let mut spoken = busy();
     spoken.receive(&frame_of(frame::HEADERS, 0, 3, &vec![0x80; 200_000])).unwrap();
-    let code = spoken.ended_with(&announced(longest - 100_000, frame::CONTINUATION, 3));
+    let code = spoken.ended_with(&header_of(longest - 100_000, frame::CONTINUATION, 3));
     assert_eq!(code, ErrorCode::ENHANCE_YOUR_CALM);
 }
 
 #[test]
 fn long_data_that_no_window_allows_ends_the_connection_by_its_header() {
     let mut spoken = busy();
-    assert_eq!(spoken.ended_with(&announced(1 << 20, frame::DATA, 3)), ErrorCode::PROTOCOL_ERROR, "idle");
+    assert_eq!(spoken.ended_with(&header_of(1 << 20, frame::DATA, 3)), ErrorCode::PROTOCOL_ERROR, "idle");
     let mut spoken = busy_with(Config { connection_window: 100_000, ..Config::default() });
     spoken.receive(&request(3, false)).unwrap();
-    assert_eq!(spoken.ended_with(&announced(100_001, frame::DATA, 3)), ErrorCode::FLOW_CONTROL_ERROR);
+    assert_eq!(spoken.ended_with(&header_of(100_001, frame::DATA, 3)), ErrorCode::FLOW_CONTROL_ERROR);
 }
 
 #[test]
 fn long_frame_of_an_unknown_type_is_ignored_without_being_buffered() {
     const UNKNOWN: u8 = 0xfa;
     let mut spoken = busy();
-    spoken.receive(&announced(1 << 20, UNKNOWN, 0)).unwrap();
+    spoken.receive(&header_of(1 << 20, UNKNOWN, 0)).unwrap();
     assert!(spoken.server.mid_message(), "its end has a time limit");
     for part in [1, 16_384, (1 << 20) - 16_385] {
         assert!(spoken.server.mid_message());

@@ -57,7 +57,7 @@ impl RawServer {
     }
 
     fn sent(&mut self) -> Vec<Sent> {
-        sent(&self.out.take())
+        parse_frames(&self.out.take())
     }
 
     /// Returns the error code of the GOAWAY that ended the connection.
@@ -77,7 +77,7 @@ impl RawServer {
 }
 
 /// Parses frames that were sent.
-fn sent(mut bytes: &[u8]) -> Vec<Sent> {
+fn parse_frames(mut bytes: &[u8]) -> Vec<Sent> {
     let mut sent = Vec::new();
     while let Some(header) = Header::read(bytes) {
         let (whole, behind) = bytes.split_at(frame::HEADER + header.length);

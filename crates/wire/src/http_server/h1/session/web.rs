@@ -163,13 +163,13 @@ impl Server {
             let compression = if framed.compressed { request.compression } else { Compression::None };
             let malformed =
                 (framed.compressed && compression == Compression::None).then(compressed_without_name);
-            let call = unnamed(&request, framed.body, compression);
+            let call = to_unnamed_call(&request, framed.body, compression);
             let malformed = malformed.or_else(|| request.refusal());
             return Step::Call(Call { malformed, authenticated, ..call }, ticket);
         }
         let messages = StreamedBody::from_whole(request.dialect, request.compression, body);
         self.reading = Reading::Messages(Box::new(messages));
-        let call = unnamed(&request, Bytes::new(), request.compression);
+        let call = to_unnamed_call(&request, Bytes::new(), request.compression);
         Step::Open(Call { authenticated, ..call }, ticket)
     }
 
@@ -239,7 +239,7 @@ impl Server {
         self.names.set(&request.service, &request.method);
         let messages = StreamedBody::from_partial(dialect, request.compression, body_length, chunked);
         self.reading = Reading::Messages(Box::new(messages));
-        let call = unnamed(request, Bytes::new(), request.compression);
+        let call = to_unnamed_call(request, Bytes::new(), request.compression);
         Step::Open(Call { authenticated, ..call }, ticket)
     }
 
@@ -335,7 +335,7 @@ pub(super) fn id(exchange: &Exchange) -> StreamId {
 }
 
 /// Returns the call that a request describes; its names are in the session.
-fn unnamed(request: &GrpcRequest, body: Bytes, compression: Compression) -> Call<'static> {
+fn to_unnamed_call(request: &GrpcRequest, body: Bytes, compression: Compression) -> Call<'static> {
     Call { service: "", method: "", ..request.call(body, compression) }
 }
 

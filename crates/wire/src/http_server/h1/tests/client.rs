@@ -43,18 +43,18 @@ fn name_that_others_would_resolve_in_a_path_is_not_sent() {
         }
     }
     for name in ["Echo", "a.b_c-d", "...", "Get[T]", "a::b"] {
-        sent(client_config(false), &Call::new("S", name, JSON, Bytes::new()));
+        send(client_config(false), &Call::new("S", name, JSON, Bytes::new()));
     }
 }
 
-fn sent(config: ClientConfig, call: &Call<'_>) -> String {
+fn send(config: ClientConfig, call: &Call<'_>) -> String {
     let mut out = Outbox::new();
     Client::new(config).send(CallId(7), call.clone(), &mut out).expect("an expressible call");
     String::from_utf8(out.take()).expect("text")
 }
 
 /// Result of a waiting client that receives `bytes`, in one piece and byte by byte.
-fn received(bytes: impl AsRef<[u8]>) -> (Client, Result<Option<Reply>, polyrpc_core::Violation>) {
+fn receive(bytes: impl AsRef<[u8]>) -> (Client, Result<Option<Reply>, polyrpc_core::Violation>) {
     let bytes = bytes.as_ref();
     let read = |chunk: usize| {
         let (mut client, mut inbox) = (waiting(), BytesMut::new());
@@ -78,14 +78,14 @@ fn received(bytes: impl AsRef<[u8]>) -> (Client, Result<Option<Reply>, polyrpc_c
 }
 
 fn reply(bytes: impl AsRef<[u8]>) -> Reply {
-    received(bytes).1.expect("no violation").expect("a whole response")
+    receive(bytes).1.expect("no violation").expect("a whole response")
 }
 
 #[test]
 fn call_becomes_an_http_request() {
     let mut call = Call::new("example.EchoService", "Echo", JSON, Bytes::from_static(b"{}"));
     assert_eq!(
-        sent(client_config(false), &call),
+        send(client_config(false), &call),
         "POST /example.EchoService/Echo HTTP/1.1\r\nHost: host:1\r\nContent-Length: 2\r\n\
          Content-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n{}"
     );
@@ -94,12 +94,12 @@ fn call_becomes_an_http_request() {
     call.credential = Credential::Call(Some(Bytes::from_static(b"me")));
     let config = ClientConfig { credential: Some(Bytes::from_static(b"other")), ..client_config(false) };
     assert_eq!(
-        sent(config, &call),
+        send(config, &call),
         "POST /example.EchoService/Echo HTTP/1.1\r\nHost: host:1\r\nContent-Length: 2\r\n\
          Content-Type: application/json\r\nAuthorization: me\r\nAccept-Encoding: gzip\r\n\
          connect-timeout-ms: 1500\r\nlog-id: 9\r\n\r\n{}"
     );
-    let plain = sent(client_config(false), &Call::new("", "add", Format::Raw, Bytes::new()));
+    let plain = send(client_config(false), &Call::new("", "add", Format::Raw, Bytes::new()));
     assert!(plain.starts_with("POST /add HTTP/1.1\r\n"));
 }
 
@@ -155,7 +155,7 @@ fn responses_end_by_length_by_chunks_or_with_the_connection() {
         "Content-Length: 3\r\n\r\nabc",
         "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n2\r\nbc\r\n0\r\nT: 1\r\n\r\n",
     ] {
-        let (client, got) = received(format!("HTTP/1.1 100 Continue\r\n\r\n{head}{tail}"));
+        let (client, got) = receive(format!("HTTP/1.1 100 Continue\r\n\r\n{head}{tail}"));
         let got = got.expect("no violation").expect("whole");
         assert_eq!(got.result.expect("success"), "abc");
         assert_eq!((got.head.format, got.head.metadata.get("x-a")), (Format::Protobuf, Some("1")));
@@ -177,7 +177,7 @@ fn connection_is_reused_unless_the_peer_closes_it() {
         ("HTTP/1.0 200 OK\r\n", false),
         ("HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n", true),
     ] {
-        let (client, got) = received(format!("{head}Content-Length: 0\r\n\r\n"));
+        let (client, got) = receive(format!("{head}Content-Length: 0\r\n\r\n"));
         assert!(got.expect("no violation").is_some());
         assert_eq!(client.reusable(), reusable, "{head}");
     }
@@ -282,10 +282,10 @@ fn ambiguous_response_closes_the_connection() {
         "HTTP/1.1 abc\r\n\r\n",
         "PRPC\r\n\r\n",
     ] {
-        assert!(received(bytes).1.is_err(), "{bytes}");
+        assert!(receive(bytes).1.is_err(), "{bytes}");
     }
     let endless = format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(70_000));
-    assert!(received(endless).1.is_err());
+    assert!(receive(endless).1.is_err());
     let mut idle = Client::new(client_config(false));
     assert!(idle.next_event(&mut BytesMut::from(&b"HTTP"[..]), &mut Outbox::new()).is_err());
 }

@@ -38,7 +38,7 @@ fn request_with_an_unsupported_method_is_detected_and_answered_with_501() {
 /// another request, for any split of the bytes.
 #[track_caller]
 fn assert_refused(request: &str, status: u16) {
-    let (response, finished) = refused(request);
+    let (response, finished) = refuse(request);
     assert_eq!(
         (response.status, response.field("connection"), finished),
         (status, Some("close"), true),
@@ -123,7 +123,7 @@ fn forged_lengths_allocate_no_memory() {
     assert!(connection.server.incomplete(&connection.inbox).is_some());
 }
 
-fn chunked(body: &str) -> String {
+fn chunk(body: &str) -> String {
     format!("POST /S/M HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n{body}")
 }
 
@@ -134,7 +134,7 @@ fn chunks_are_joined() {
         "5;name=value;x=\"y\"\r\nabcde\r\n0;last\r\nTrailer: 1\r\nOther: 2\r\n\r\n",
         "0005 \r\nabcde\r\n00\r\n\r\n",
     ] {
-        let request = chunked(body) + &bare("/S/M");
+        let request = chunk(body) + &bare("/S/M");
         let mut connection = TestConnection::new();
         let calls = connection.send(&request).calls();
         assert_eq!(calls.len(), 2);
@@ -169,27 +169,27 @@ fn malformed_chunks_are_rejected() {
         ("10000000000000000\r\n", 413),
         ("ffffffffffffffffffffff\r\n", 413),
     ] {
-        assert_refused(&chunked(body), status);
+        assert_refused(&chunk(body), status);
     }
 }
 
 #[test]
 fn many_chunks_stay_within_the_limit() {
-    let mut request = chunked("");
+    let mut request = chunk("");
     for _ in 0..17 {
         request += "1000\r\n";
         request += &"x".repeat(4096);
         request += "\r\n";
     }
-    assert_eq!(refused(&request).0.status, 413);
+    assert_eq!(refuse(&request).0.status, 413);
 }
 
 #[test]
 fn chunk_extensions_and_trailers_are_limited() {
     let extended = format!("1;{}\r\nx\r\n", "e".repeat(2000)).repeat(3);
-    assert_refused(&chunked(&extended), 431);
-    assert_refused(&chunked(&format!("0\r\n{}\r\n", format!("T: {}\r\n", "t".repeat(2000)).repeat(3))), 431);
-    assert_refused(&chunked(&"1".repeat(5000)), 431);
+    assert_refused(&chunk(&extended), 431);
+    assert_refused(&chunk(&format!("0\r\n{}\r\n", format!("T: {}\r\n", "t".repeat(2000)).repeat(3))), 431);
+    assert_refused(&chunk(&"1".repeat(5000)), 431);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn head_is_limited() {
         format!("GET /{}", "x".repeat(5000)),
         format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(101)),
     ] {
-        assert_eq!(refused(&long).0.status, 431);
+        assert_eq!(refuse(&long).0.status, 431);
     }
 }
 
@@ -254,7 +254,7 @@ fn trickling_head_is_scanned_once() {
 fn damaged_requests_yield_the_same_for_any_split() {
     for request in [
         post("/S/M", "application/proto", "\n\x05hello") + &get("/health"),
-        chunked("3;a=b\r\nabc\r\n0\r\nT: 1\r\n\r\n") + &bare("/S/M"),
+        chunk("3;a=b\r\nabc\r\n0\r\nT: 1\r\n\r\n") + &bare("/S/M"),
         post("/jsonrpc", "application/json", r#"{"jsonrpc":"2.0","method":"A.B","params":[1],"id":1}"#),
     ] {
         damage(request.as_bytes(), |damaged| {
@@ -275,5 +275,5 @@ fn many_small_requests_and_chunks_need_no_deep_stack() {
     let out = connection.send(get("/health").repeat(50_000)).serve(echo);
     assert_eq!(out.windows(6).filter(|part| part == b"\r\n\r\nOK").count(), 50_000);
     let body = "1\r\nx\r\n".repeat(50_000) + "0\r\n\r\n";
-    assert_eq!(connection.send(chunked(&body)).calls().len(), 1);
+    assert_eq!(connection.send(chunk(&body)).calls().len(), 1);
 }

@@ -49,7 +49,7 @@ fn malformed_request_is_answered_200_with_the_failure_in_headers() {
             "wrong metadata",
         ),
     ] {
-        let (response, finished) = refused(request(fields, "{}"));
+        let (response, finished) = refuse(request(fields, "{}"));
         assert_eq!((response.status, finished, response.text()), (200, false, ""));
         assert_eq!(response.field("x-rpcx-messagestatustype"), Some("Error"));
         assert_eq!(response.field("x-rpcx-errormessage"), Some(want));
@@ -84,7 +84,7 @@ fn metadata_credential_and_deadline_share_one_header() {
 fn too_much_metadata_is_rejected_early() {
     let meta: String = (0..300).map(|n| format!("k{n}=&")).collect();
     let text = request(&format!("{MUL}X-RPCX-SerializeType: 1\r\nX-RPCX-Meta: {meta}\r\n"), "{}");
-    assert_eq!(refused(text).0.field("x-rpcx-errormessage"), Some("wrong metadata"));
+    assert_eq!(refuse(text).0.field("x-rpcx-errormessage"), Some("wrong metadata"));
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn message_id_is_64_bits_and_echoed() {
         ("1.0", false),
     ] {
         let text = request(&format!("{MUL}X-RPCX-SerializeType: 1\r\nX-RPCX-MessageID: {id}\r\n"), "{}");
-        let response = if is_one { answer(text, echo) } else { refused(text).0 };
+        let response = if is_one { answer(text, echo) } else { refuse(text).0 };
         assert_eq!((response.status, response.field("x-rpcx-messageid")), (200, Some(id)));
         let failure = response.field("x-rpcx-errormessage");
         assert_eq!(failure, (!is_one).then_some("wrong message id"), "{id}");

@@ -19,7 +19,7 @@ fn request(content_type: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-fn framed(flag: u8, body: &[u8]) -> Vec<u8> {
+fn build_frame(flag: u8, body: &[u8]) -> Vec<u8> {
     [&[flag][..], &(body.len() as u32).to_be_bytes(), body].concat()
 }
 
@@ -28,7 +28,7 @@ fn response(bytes: &[u8]) -> (String, Vec<(u8, Vec<u8>)>) {
     let end = bytes.windows(4).position(|end| end == b"\r\n\r\n").expect("a head") + 4;
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
     let mut body = match head.contains("transfer-encoding: chunked") {
-        true => unchunked(&bytes[end..]),
+        true => unchunk(&bytes[end..]),
         false => bytes[end..].to_vec(),
     };
     if head.contains("grpc-web-text") {
@@ -45,7 +45,7 @@ fn response(bytes: &[u8]) -> (String, Vec<(u8, Vec<u8>)>) {
     (head, frames)
 }
 
-fn unchunked(bytes: &[u8]) -> Vec<u8> {
+fn unchunk(bytes: &[u8]) -> Vec<u8> {
     let mut inbox = BytesMut::from(bytes);
     let body = crate::http::h1::chunked::Chunked::default().read(&mut inbox, 1 << 20, 1 << 10);
     assert!(inbox.is_empty(), "nothing follows");
@@ -60,7 +60,7 @@ fn echo(call: &Call<'_>) -> Reply {
 fn call_is_answered_with_trailers_in_the_body() {
     let mut connection = TestConnection::new();
     let fields = "grpc-timeout: 7S\r\nX-Key: value\r\nData-Bin: q6s\r\n";
-    connection.send(request(WEB, fields, &framed(0, b"hello")));
+    connection.send(request(WEB, fields, &build_frame(0, b"hello")));
     let (call, ticket) = connection.call().expect("a call");
     assert_eq!((call.service, call.method), ("example.EchoService", "Echo"));
     assert_eq!((call.head.format, &call.body[..]), (Format::Protobuf, &b"hello"[..]));
@@ -82,7 +82,7 @@ fn call_is_answered_with_trailers_in_the_body() {
 #[test]
 fn text_request_gets_a_text_response() {
     let mut connection = TestConnection::new();
-    let message = framed(0, b"hello");
+    let message = build_frame(0, b"hello");
     // Each part is padded separately, as `doc/PROTOCOL-WEB.md` allows.
     let text = [STANDARD.encode(&message[..4]), STANDARD.encode(&message[4..])].concat();
     connection.send(request(TEXT, "", text.as_bytes()));
@@ -99,7 +99,7 @@ fn text_request_gets_a_text_response() {
 fn failure_is_sent_in_the_body_trailers() {
     let mut connection = TestConnection::new();
     let out = connection
-        .send(request(WEB, "", &framed(0, b"")))
+        .send(request(WEB, "", &build_frame(0, b"")))
         .serve(|_| Reply::failure(Status::not_found("n\u{f6}t here\n").with_details(&b"details"[..])));
     let (head, frames) = response(&out);
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"));
@@ -110,7 +110,7 @@ fn failure_is_sent_in_the_body_trailers() {
 #[test]
 fn unknown_method_is_answered_with_grpc_texts() {
     let mut connection = TestConnection::new();
-    connection.send(request(WEB, "", &framed(0, b"")));
+    connection.send(request(WEB, "", &build_frame(0, b"")));
     let (call, ticket) = connection.call().expect("a call");
     let status = ticket.not_found_failure(&call, NotFound::Service);
     assert_eq!(status.message(), "unknown service example.EchoService");
@@ -119,7 +119,7 @@ fn unknown_method_is_answered_with_grpc_texts() {
 #[test]
 fn message_that_cannot_be_decompressed_is_internal_as_in_grpc() {
     let mut connection = TestConnection::new();
-    connection.send(request(WEB, "", &framed(0, b"")));
+    connection.send(request(WEB, "", &build_frame(0, b"")));
     let (_, ticket) = connection.call().expect("a call");
     let status = ticket.decompression_failure(Status::invalid_argument("no gzip")).expect("it is answered");
     assert_eq!(status.code(), Code::Internal);
@@ -128,7 +128,7 @@ fn message_that_cannot_be_decompressed_is_internal_as_in_grpc() {
 #[test]
 fn response_of_several_messages_is_sent_incrementally() {
     let mut connection = TestConnection::new();
-    connection.send(request(WEB, "", &framed(0, b"")));
+    connection.send(request(WEB, "", &build_frame(0, b"")));
     let (_, ticket) = connection.call().expect("a call");
     let stream = ticket.stream().expect("it may stream");
     connection.server.start_response(stream, Head::default(), &mut connection.out);
@@ -154,7 +154,7 @@ fn response_of_several_messages_is_sent_incrementally() {
 fn calls_are_answered_one_at_a_time() {
     let mut connection = TestConnection::new();
     let plain = "POST /EchoService/Echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}";
-    connection.send(plain).send(request(WEB, "", &framed(0, b"1"))).send(plain);
+    connection.send(plain).send(request(WEB, "", &build_frame(0, b"1"))).send(plain);
     let (call, ticket) = connection.call().expect("the first");
     assert!(connection.call().is_none(), "gRPC-Web waits for pending responses");
     assert!(connection.server.blocks_input());
@@ -172,7 +172,8 @@ fn calls_are_answered_one_at_a_time() {
 #[test]
 fn response_over_http_1_0_ends_with_the_connection() {
     let mut connection = TestConnection::new();
-    let request = String::from_utf8(request(WEB, "Connection: keep-alive\r\n", &framed(0, b"hi"))).unwrap();
+    let request = request(WEB, "Connection: keep-alive\r\n", &build_frame(0, b"hi"));
+    let request = String::from_utf8(request).unwrap();
     let out = connection.send(request.replace("HTTP/1.1", "HTTP/1.0")).serve(echo);
     let (head, frames) = response(&out);
     assert!(head.contains("Connection: close\r\n") && !head.contains("chunked"), "{head}");
@@ -183,7 +184,7 @@ fn response_over_http_1_0_ends_with_the_connection() {
 #[test]
 fn closing_connection_finishes_after_its_response() {
     let mut connection = TestConnection::new();
-    connection.send(request(WEB, "Connection: close\r\n", &framed(0, b"")));
+    connection.send(request(WEB, "Connection: close\r\n", &build_frame(0, b"")));
     let (call, ticket) = connection.call().expect("a call");
     assert!(connection.call().is_none() && !connection.server.finished());
     connection.reply(ticket, echo(&call));
@@ -197,7 +198,7 @@ fn messages_are_compressed_as_negotiated() {
     let text = vec![b'a'; 5000];
     let zipped = polyrpc_payload::compress::compress(Compression::Gzip, &text).unwrap();
     let fields = "grpc-encoding: gzip\r\ngrpc-accept-encoding: gzip\r\n";
-    connection.send(request(WEB, fields, &framed(1, &zipped)));
+    connection.send(request(WEB, fields, &build_frame(1, &zipped)));
     let (call, ticket) = connection.call().expect("a call");
     assert_eq!((call.head.compression, &call.body[..]), (Compression::Gzip, &zipped[..]));
     let head = Head { compression: Compression::Gzip, ..Head::default() };
@@ -210,9 +211,9 @@ fn messages_are_compressed_as_negotiated() {
 #[test]
 fn malformed_call_fails_and_the_connection_stays_open() {
     for (content_type, body, code) in [
-        (WEB, framed(2, b""), Code::Internal),
-        (WEB, framed(0, b"hello")[..7].to_vec(), Code::Internal),
-        (WEB, framed(0, &[0; 70_000])[..100].to_vec(), Code::ResourceExhausted),
+        (WEB, build_frame(2, b""), Code::Internal),
+        (WEB, build_frame(0, b"hello")[..7].to_vec(), Code::Internal),
+        (WEB, build_frame(0, &[0; 70_000])[..100].to_vec(), Code::ResourceExhausted),
         (TEXT, b"no base64!".to_vec(), Code::Internal),
     ] {
         let mut connection = TestConnection::new();
@@ -221,7 +222,7 @@ fn malformed_call_fails_and_the_connection_stays_open() {
         assert_eq!(connection.parts(), ["StreamId(0) cancelled"]);
         let (_, frames) = response(&connection.out.take());
         assert!(frames[0].1.starts_with(format!("grpc-status:{}\r\n", code as u8).as_bytes()));
-        connection.send(request(WEB, "", &framed(0, b"")));
+        connection.send(request(WEB, "", &build_frame(0, b"")));
         assert!(connection.call().is_some());
     }
 }
@@ -248,11 +249,11 @@ fn request_that_is_not_grpc_web_is_rejected() {
 
 #[test]
 fn any_split_yields_the_same_and_damage_never_panics() {
-    let text = STANDARD.encode(framed(0, b"hello"));
+    let text = STANDARD.encode(build_frame(0, b"hello"));
     for bytes in [
-        request(WEB, "", &framed(0, b"hello")),
+        request(WEB, "", &build_frame(0, b"hello")),
         request(TEXT, "", text.as_bytes()),
-        request(WEB, "", &[framed(0, b"one"), framed(0, b"two")].concat()),
+        request(WEB, "", &[build_frame(0, b"one"), build_frame(0, b"two")].concat()),
     ] {
         assert_any_split(server, &bytes);
         assert_survives_damage(server, &bytes, 64 << 10);
@@ -285,7 +286,7 @@ fn allowed_origin_can_call() {
         ] {
             assert!(leave.contains(&format!("{field}\r\n")), "{field} in {leave}");
         }
-        let out = connection.send(request(WEB, "Origin: https://page\r\n", &framed(0, b""))).serve(echo);
+        let out = connection.send(request(WEB, "Origin: https://page\r\n", &build_frame(0, b""))).serve(echo);
         let (head, _) = response(&out);
         assert!(head.contains("access-control-allow-origin: https://page\r\n"));
         assert!(head.contains(
@@ -300,7 +301,7 @@ fn unlisted_origin_cannot_call() {
         let mut connection = talk_with(cors);
         assert!(connection.send(PREFLIGHT).call().is_none());
         assert!(!connection.output().contains("access-control"));
-        connection.send(request(WEB, "Origin: https://page\r\n", &framed(0, b"")));
+        connection.send(request(WEB, "Origin: https://page\r\n", &build_frame(0, b"")));
         assert!(connection.call().is_none());
         let response = connection.output();
         assert!(response.starts_with("HTTP/1.1 403 ") && !response.contains("access-control"), "{response}");
@@ -311,7 +312,7 @@ impl TestConnection {
     /// Returns the next call, if it is a streaming one.
     fn open(&mut self) -> Option<(Call<'static>, Ticket)> {
         match self.server.next_event(&mut self.inbox, &mut self.out).expect("no violation") {
-            Some(ServerEvent::Open(call, ticket, _)) => Some((owned(call), ticket)),
+            Some(ServerEvent::Open(call, ticket, _)) => Some((into_owned_call(call), ticket)),
             _ => None,
         }
     }
@@ -335,7 +336,7 @@ impl TestConnection {
 /// The message limit of the tests' server is 64 KiB.
 #[test]
 fn message_up_to_the_limit_is_accepted_in_any_framing() {
-    let longest = framed(0, &vec![b'm'; 64 << 10]);
+    let longest = build_frame(0, &vec![b'm'; 64 << 10]);
     for (content_type, body) in [(WEB, longest.clone()), (TEXT, STANDARD.encode(&longest).into_bytes())] {
         let mut connection = TestConnection::new();
         connection.send(request(content_type, "", &body));
@@ -343,7 +344,7 @@ fn message_up_to_the_limit_is_accepted_in_any_framing() {
         assert!(matches!(event, Some(ServerEvent::Call(..) | ServerEvent::Open(..))), "{content_type}");
     }
     let mut connection = TestConnection::new();
-    connection.send(request(WEB, "", &framed(0, &vec![b'm'; (64 << 10) + 1])));
+    connection.send(request(WEB, "", &build_frame(0, &vec![b'm'; (64 << 10) + 1])));
     while connection.server.next_event(&mut connection.inbox, &mut connection.out).unwrap().is_some() {}
     let (_, frames) = response(&connection.out.take());
     let trailers = String::from_utf8(frames[0].1.clone()).unwrap();
@@ -351,7 +352,7 @@ fn message_up_to_the_limit_is_accepted_in_any_framing() {
 }
 
 /// Returns a request with a chunked body.
-fn chunked(body: &[u8]) -> Vec<u8> {
+fn chunk(body: &[u8]) -> Vec<u8> {
     let head = "POST /example.EchoService/Echo HTTP/1.1\r\nHost: h\r\nContent-Type: application/grpc-web+proto\r\n\
                 Transfer-Encoding: chunked\r\n\r\n";
     let mut bytes = head.as_bytes().to_vec();
@@ -393,8 +394,8 @@ fn upload(connection: &mut TestConnection, bytes: &[u8], takes: bool) -> Vec<Str
 
 #[test]
 fn limit_applies_to_each_message_not_the_body() {
-    let body: Vec<u8> = (0..10).flat_map(|_| framed(0, &[b'm'; 40 << 10])).collect();
-    for bytes in [request(WEB, "", &body), chunked(&body)] {
+    let body: Vec<u8> = (0..10).flat_map(|_| build_frame(0, &[b'm'; 40 << 10])).collect();
+    for bytes in [request(WEB, "", &body), chunk(&body)] {
         let mut connection = TestConnection::new();
         let told = upload(&mut connection, &bytes, true);
         assert_eq!((told.len(), &told[0][..], &told[11][..]), (12, "open", "end"), "{told:?}");
@@ -405,8 +406,8 @@ fn limit_applies_to_each_message_not_the_body() {
 
 #[test]
 fn long_body_is_read_only_as_the_handler_consumes_it() {
-    let body: Vec<u8> = (0..10).flat_map(|_| framed(0, &[b'm'; 40 << 10])).collect();
-    for bytes in [request(WEB, "", &body), chunked(&body)] {
+    let body: Vec<u8> = (0..10).flat_map(|_| build_frame(0, &[b'm'; 40 << 10])).collect();
+    for bytes in [request(WEB, "", &body), chunk(&body)] {
         let mut connection = TestConnection::new();
         assert_eq!(upload(&mut connection, &bytes, false), ["open", "40960", "40960"]);
         assert!(connection.server.blocks_input());
@@ -425,8 +426,8 @@ fn long_body_is_read_only_as_the_handler_consumes_it() {
 
 #[test]
 fn oversized_message_in_a_long_body_is_answered_with_grpc_texts() {
-    let body = [framed(0, b"short"), framed(0, &vec![b'm'; 150 << 10])].concat();
-    for bytes in [request(WEB, "", &body), chunked(&body)] {
+    let body = [build_frame(0, b"short"), build_frame(0, &vec![b'm'; 150 << 10])].concat();
+    for bytes in [request(WEB, "", &body), chunk(&body)] {
         let mut connection = TestConnection::new();
         assert_eq!(upload(&mut connection, &bytes, true), ["open", "5", "cancelled"]);
         let (head, frames) = response(&connection.out.take());

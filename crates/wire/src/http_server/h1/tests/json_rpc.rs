@@ -9,7 +9,7 @@ fn request(body: &str) -> String {
     post("/jsonrpc", "application/json", body)
 }
 
-fn answered(body: &str) -> Value {
+fn answer_json(body: &str) -> Value {
     let response = answer(request(body), echo);
     assert_eq!((response.status, response.field("content-type")), (200, Some("application/json")));
     serde_json::from_slice(&response.body).expect("JSON")
@@ -42,7 +42,7 @@ fn json_rpc_is_detected_by_header_content_type_or_path() {
         let (call, _) = TestConnection::new().send(request).call().expect("a call");
         assert_ne!((call.service, call.method), ("A.B", "C"), "brpc's mapping");
     }
-    assert_eq!(refused(post("/jsonrpc", "text/plain", CALL)).0.status, 415);
+    assert_eq!(refuse(post("/jsonrpc", "text/plain", CALL)).0.status, 415);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn params_and_ids_are_passed_on_unchanged() {
         assert!(connection.output().ends_with(r#"{"jsonrpc":"2.0","result":1.50,"id":"a\u0031"}"#));
     }
     assert_eq!(
-        answered(r#"{"jsonrpc":"2.0","method":"f","id":null}"#),
+        answer_json(r#"{"jsonrpc":"2.0","method":"f","id":null}"#),
         json!({"jsonrpc":"2.0","result":null,"id":null})
     );
 }
@@ -75,13 +75,13 @@ fn invalid_request_is_rejected_with_its_code() {
         (r#"{"jsonrpc":"2.0","method":"f","id":[]}"#, -32700, json!(null)),
         (r#"{"jsonrpc":"2.0","method":"f","id":true}"#, -32700, json!(null)),
     ] {
-        let got = answered(body);
+        let got = answer_json(body);
         assert_eq!((&got["error"]["code"], &got["id"]), (&json!(code), &id), "{body}");
         assert!(got.get("result").is_none());
     }
-    assert_eq!(answered(r#"["jsonrpc"]"#)[0]["error"]["code"], -32600);
+    assert_eq!(answer_json(r#"["jsonrpc"]"#)[0]["error"]["code"], -32600);
     let empty = post("/", "application/json-rpc", " [ ] ");
-    let got: Value = serde_json::from_slice(&refused(empty).0.body).expect("JSON");
+    let got: Value = serde_json::from_slice(&refuse(empty).0.body).expect("JSON");
     assert_eq!((&got["error"]["code"], &got["id"]), (&json!(-32600), &json!(null)));
 }
 
@@ -137,7 +137,7 @@ fn batch_is_limited_and_dispatched_as_fast_as_it_is_answered() {
     let got: Value = serde_json::from_slice(&Response::parse(&connection.out.take()).body).expect("JSON");
     assert_eq!(got.as_array().map(Vec::len), Some(200));
 
-    let got: Value = serde_json::from_slice(&refused(request(&batch(1025))).0.body).expect("JSON");
+    let got: Value = serde_json::from_slice(&refuse(request(&batch(1025))).0.body).expect("JSON");
     assert_eq!(got["error"]["code"], -32600);
 }
 
@@ -195,5 +195,5 @@ fn metadata_round_trips_in_the_rpcx_header() {
 #[test]
 fn compressed_message_is_rejected() {
     let text = "POST / HTTP/1.1\r\nHost: a\r\nX-JSONRPC-2.0: true\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nxy";
-    assert_eq!(refused(text).0.status, 415);
+    assert_eq!(refuse(text).0.status, 415);
 }

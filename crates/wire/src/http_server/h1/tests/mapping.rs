@@ -8,7 +8,7 @@ use polyrpc_payload::compress;
 
 use super::*;
 
-fn called(request: impl AsRef<[u8]>) -> Call<'static> {
+fn receive_call(request: impl AsRef<[u8]>) -> Call<'static> {
     TestConnection::new().send(request).call().expect("a call").0
 }
 
@@ -24,7 +24,7 @@ fn path_names_service_and_method_and_the_rest_is_metadata() {
         ("http://host", ("", "", None)),
         ("/空/方法", ("空", "方法", None)),
     ] {
-        let call = called(post(path, "application/json", ""));
+        let call = receive_call(post(path, "application/json", ""));
         let rest = call.head.metadata.get("x-bd-unresolved-path");
         assert_eq!((call.service, call.method, rest), want, "{path}");
     }
@@ -50,13 +50,13 @@ fn path_that_others_would_resolve_is_refused() {
         assert_eq!(Response::parse(&out).status, 400, "{path}");
     }
     for path in ["/S.a/M.b", "/S/...", "/S/.M", "/S/50%25", "/S/M/a%20b", "/S/M/a%2Fb", "/S/M/x;y"] {
-        called(post(path, "application/json", ""));
+        receive_call(post(path, "application/json", ""));
     }
 }
 
 #[test]
 fn unresolved_path_header_of_a_peer_is_ignored() {
-    let call = called("POST /S/M HTTP/1.1\r\nHost: a\r\nX-Bd-Unresolved-Path: secret\r\n\r\n");
+    let call = receive_call("POST /S/M HTTP/1.1\r\nHost: a\r\nX-Bd-Unresolved-Path: secret\r\n\r\n");
     assert!(call.head.metadata.is_empty());
 }
 
@@ -75,11 +75,11 @@ fn content_type_selects_the_format_and_is_echoed() {
         ("Application/PROTO; charset=utf-8", Format::Protobuf),
     ] {
         let request = post("/S/M", content_type, "body");
-        assert_eq!(called(&request).head.format, format, "{content_type}");
+        assert_eq!(receive_call(&request).head.format, format, "{content_type}");
         assert_eq!(answer(&request, echo).field("content-type"), Some(content_type));
     }
     let request = "POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n1";
-    assert_eq!(called(request).head.format, Format::Json(Json::Brpc));
+    assert_eq!(receive_call(request).head.format, Format::Json(Json::Brpc));
     assert_eq!(answer(request, echo).field("content-type"), Some("application/json"));
 }
 
@@ -92,7 +92,7 @@ fn response_content_type_follows_its_format() {
 
 #[test]
 fn headers_are_metadata_except_connection_and_entity_headers() {
-    let call = called(
+    let call = receive_call(
         "POST /S/M HTTP/1.1\r\nHost: a\r\nLog-Id: 9\r\nX-Long-Name-That-Nobody-Has-In-A-Table-Of-Names: 1\r\n\
          Connection: keep-alive, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nTE: trailers\r\nUpgrade: h2c\r\n\
          Content-Language: de\r\nAccept-Encoding: gzip\r\nAuthorization: me\r\nExpect: nothing\r\n\
@@ -116,7 +116,7 @@ fn timeout_is_read_as_connect_and_grpc_write_it() {
         ("connect-timeout-ms: 0", Some(Duration::ZERO)),
     ] {
         assert_eq!(
-            called(format!("POST /S/M HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n")).timeout,
+            receive_call(format!("POST /S/M HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n")).timeout,
             want,
             "{fields}"
         );
@@ -134,11 +134,11 @@ fn compressed_requests_are_passed_on_unchanged() {
         let request = format!(
             "POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Encoding: {coding}\r\nContent-Length: 2\r\n\r\nxy"
         );
-        let call = called(request);
+        let call = receive_call(request);
         assert_eq!((call.head.compression, &call.body[..]), (want, &b"xy"[..]));
     }
     let request = "POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\nxy";
-    let (response, finished) = refused(request);
+    let (response, finished) = refuse(request);
     assert_eq!((response.status, finished), (415, false));
 }
 
@@ -242,10 +242,10 @@ fn unknown_method_is_answered_with_brpc_texts() {
 
 #[test]
 fn built_in_pages_are_answered_by_the_session() {
-    assert_eq!(refused(get("/health")).0.text(), "OK");
-    assert_eq!(refused(get("/version?x=1")).0.text(), "Impl");
-    assert!(refused(get("/")).0.text().contains("/health"));
-    let (response, _) = refused("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(refuse(get("/health")).0.text(), "OK");
+    assert_eq!(refuse(get("/version?x=1")).0.text(), "Impl");
+    assert!(refuse(get("/")).0.text().contains("/health"));
+    let (response, _) = refuse("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!((response.status, response.field("content-length")), (204, None));
     assert!(response.field("allow").is_some_and(|allow| allow.contains("POST")));
 }
@@ -276,7 +276,7 @@ fn body_of_known_length_is_a_slice_of_the_inbox() {
 
 #[test]
 fn minimal_head_yields_a_call_with_defaults() {
-    let call = called(bare("/S/M"));
+    let call = receive_call(bare("/S/M"));
     assert!(!call.oneway && call.attachment.is_empty() && call.malformed.is_none() && call.timeout.is_none());
     let Head { compression, positional, .. } = call.head;
     assert_eq!((compression, positional), (Compression::None, false));
@@ -294,7 +294,7 @@ fn message_requires_a_known_content_type() {
         "application/unknown",
         "",
     ] {
-        let (response, finished) = refused(post("/S/M", content_type, "{}"));
+        let (response, finished) = refuse(post("/S/M", content_type, "{}"));
         assert_eq!((response.status, finished), (415, false), "{content_type}");
         assert!(response.field("accept").is_some_and(|types| types.contains("application/proto,")));
         // A gRPC client parses a failure in JSON as one of Connect (its conformance suite sends an image).

@@ -78,7 +78,7 @@ impl TestConnection {
     fn call(&mut self) -> Option<(Call<'static>, Ticket)> {
         loop {
             match self.server.next_event(&mut self.inbox, &mut self.out).expect("no violation") {
-                Some(ServerEvent::Call(call, ticket)) => return Some((owned(call), ticket)),
+                Some(ServerEvent::Call(call, ticket)) => return Some((into_owned_call(call), ticket)),
                 Some(ServerEvent::Head(_, stream)) => {
                     self.server.apply_verdict(stream, Verdict::Accepted, &mut self.out);
                 }
@@ -127,7 +127,7 @@ fn answer(bytes: impl AsRef<[u8]>, handler: impl Fn(&Call<'_>) -> Reply) -> Resp
 }
 
 /// Returns the response of a new server that makes no call.
-fn refused(bytes: impl AsRef<[u8]>) -> (Response, bool) {
+fn refuse(bytes: impl AsRef<[u8]>) -> (Response, bool) {
     let mut connection = TestConnection::new();
     let out = connection.send(bytes).serve(|call| panic!("unexpected {call:?}"));
     (Response::parse(&out), connection.server.finished())
@@ -194,7 +194,7 @@ impl Response {
     }
 }
 
-fn owned(call: Call<'_>) -> Call<'static> {
+fn into_owned_call(call: Call<'_>) -> Call<'static> {
     Call {
         service: call.service.to_owned().leak(),
         method: call.method.to_owned().leak(),

@@ -151,7 +151,7 @@ fn continue_is_sent_after_earlier_responses() {
 #[test]
 fn continue_is_not_sent_for_an_oversized_body() {
     let (response, finished) =
-        refused("POST /S/M HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 9999999\r\n\r\n");
+        refuse("POST /S/M HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 9999999\r\n\r\n");
     assert_eq!((response.status, response.field("connection"), finished), (413, Some("close"), true));
 }
 
@@ -172,6 +172,6 @@ fn connect_waits_for_pending_responses() {
 
 #[test]
 fn connect_to_another_host_is_405() {
-    let (response, finished) = refused("CONNECT example.com:443 HTTP/1.1\r\nHost: a\r\n\r\n");
+    let (response, finished) = refuse("CONNECT example.com:443 HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!((response.status, finished), (405, true));
 }

@@ -63,12 +63,12 @@ fn read(head: &str, body: &str) -> ((String, String), Credential) {
     let mut names = Names::default();
     let body = Bytes::copy_from_slice(body.as_bytes());
     match RequestKind::read(&config(), request(head), body, &mut names) {
-        RequestKind::Call(call, _) => (owned(&names), call.credential),
+        RequestKind::Call(call, _) => (to_owned_names(&names), call.credential),
         _ => panic!("{head} calls"),
     }
 }
 
-fn owned(names: &Names) -> (String, String) {
+fn to_owned_names(names: &Names) -> (String, String) {
     let (service, method) = names.parts();
     (service.to_owned(), method.to_owned())
 }
@@ -79,7 +79,7 @@ fn head_yields_the_names_and_the_credential() {
         let mut names = Names::default();
         let peeked = request_kind::peek(&config(), &request(head), &mut names);
         assert!(peeked.named && peeked.answer.is_none(), "{head}");
-        assert_eq!((owned(&names), peeked.credential), read(head, body), "{head}");
+        assert_eq!((to_owned_names(&names), peeked.credential), read(head, body), "{head}");
     }
 }
 

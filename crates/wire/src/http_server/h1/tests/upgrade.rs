@@ -23,7 +23,7 @@ fn request(settings: &str, fields: &str, body: &str) -> String {
 }
 
 /// Returns the HTTP/2 session after the upgrade, which answers the request.
-fn upgraded(request: &str) -> http_server::h2::Server {
+fn upgrade(request: &str) -> http_server::h2::Server {
     let mut connection = TestConnection { server: Server::new(h2c()), ..TestConnection::new() };
     connection.send(request).send("PRI");
     let Ok(Some(ServerEvent::Upgrade(upgrade))) =
@@ -67,7 +67,7 @@ fn frames(mut bytes: &[u8]) -> Vec<(u8, u32, Vec<u8>)> {
 
 #[test]
 fn upgrade_request_is_answered_over_http_2() {
-    let mut server = upgraded(&request(SETTINGS[0], "", "{\"a\":1}"));
+    let mut server = upgrade(&request(SETTINGS[0], "", "{\"a\":1}"));
     let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
     // The response need not wait for the client's preface.
     echo_all(&mut server, &mut inbox, &mut out);
@@ -88,7 +88,7 @@ fn upgrade_request_is_answered_over_http_2() {
 #[test]
 fn client_settings_apply_from_the_start() {
     let body = "{\"long\":\"longer than the window\"}";
-    let mut server = upgraded(&request(SETTINGS[1], "", body));
+    let mut server = upgrade(&request(SETTINGS[1], "", body));
     let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
     echo_all(&mut server, &mut inbox, &mut out);
     let data = |sent: &[u8]| -> Vec<u8> {
@@ -110,7 +110,7 @@ fn grpc_calls_can_upgrade() {
         [("application/grpc", None), ("application/grpc-web", Some(&b"grpc-status:0"[..]))]
     {
         let request = request(SETTINGS[0], "", "\0\0\0\0\x02hi").replace("application/json", content_type);
-        let mut server = upgraded(&request);
+        let mut server = upgrade(&request);
         let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
         let Ok(Some(ServerEvent::Call(call, ticket))) = server.next_event(&mut inbox, &mut out) else {
             panic!("no call");
@@ -148,7 +148,7 @@ fn invalid_upgrade_request_stays_in_http_1() {
 #[test]
 fn json_rpc_batches_can_upgrade() {
     let batch = r#"[{"jsonrpc":"2.0","method":"A.b","params":[1],"id":1}]"#;
-    let mut server = upgraded(&request(SETTINGS[0], "X-JSONRPC-2.0: true\r\n", batch));
+    let mut server = upgrade(&request(SETTINGS[0], "X-JSONRPC-2.0: true\r\n", batch));
     let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
     let Ok(Some(ServerEvent::Call(call, ticket))) = server.next_event(&mut inbox, &mut out) else {
         panic!("no call");

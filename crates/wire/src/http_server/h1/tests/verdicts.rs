@@ -203,7 +203,7 @@ fn collected_batch_responses_count_as_unsent() {
 fn batch_of_more_than_a_thousand_entries_is_one_error() {
     let batch = |entries| {
         let text = format!("[{}]", vec!["1"; entries].join(","));
-        refused(post("/jsonrpc", "application/json-rpc", &text)).0
+        refuse(post("/jsonrpc", "application/json-rpc", &text)).0
     };
     assert!(batch(1000).body.len() > 50_000);
     let response = batch(1001);
@@ -229,7 +229,7 @@ fn request_needs_exactly_one_valid_host() {
         "Host: [::1]a\r\n",
         "Host: :80\r\n",
     ] {
-        let (response, finished) = refused(request(fields));
+        let (response, finished) = refuse(request(fields));
         assert_eq!((response.status, finished), (400, true), "{fields}");
     }
     for fields in
@@ -247,7 +247,7 @@ fn request_needs_exactly_one_valid_host() {
         ("user@a", "Host: a\r\n"),
         ("a:b", "Host: a\r\n"),
     ] {
-        let (response, finished) = refused(absolute(authority, fields));
+        let (response, finished) = refuse(absolute(authority, fields));
         assert_eq!((response.status, finished), (400, true), "{authority} {fields}");
     }
     assert!(TestConnection::new().send(absolute("a.b:80", "Host: a\r\n")).call().is_some());

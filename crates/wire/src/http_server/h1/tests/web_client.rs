@@ -23,7 +23,7 @@ fn call() -> Call<'static> {
     Call::new("S", "M", Format::Protobuf, Bytes::from_static(b"hello"))
 }
 
-fn framed(flag: u8, body: &[u8]) -> Vec<u8> {
+fn build_frame(flag: u8, body: &[u8]) -> Vec<u8> {
     [&[flag][..], &(body.len() as u32).to_be_bytes(), body].concat()
 }
 
@@ -59,7 +59,7 @@ fn outcome(bytes: &[u8]) -> (Client, Reply) {
     whole
 }
 
-fn failed(bytes: &[u8]) -> Status {
+fn failure_of(bytes: &[u8]) -> Status {
     outcome(bytes).1.result.unwrap_err()
 }
 
@@ -86,30 +86,31 @@ fn call_and_response_round_trip_between_client_and_server() {
 }
 
 /// Returns a client with an open call, and its output.
-fn opened() -> (Client, Outbox) {
+fn open_call() -> (Client, Outbox) {
     let (mut client, mut out) = (client(), Outbox::new());
     client.open(ID, Call { body: Bytes::new(), ..call() }, &mut out).expect("streams are expressed");
     (client, out)
 }
 
-fn found(client: &mut Client, inbox: &mut BytesMut) -> Vec<ClientEvent> {
+fn next_events(client: &mut Client, inbox: &mut BytesMut) -> Vec<ClientEvent> {
     let mut out = Outbox::new();
     std::iter::from_fn(|| client.next_event(inbox, &mut out).expect("it is HTTP")).collect()
 }
 
 #[test]
 fn messages_are_sent_and_received_one_by_one() {
-    let (mut client, mut out) = opened();
+    let (mut client, mut out) = open_call();
     client.message(ID, Bytes::from_static(b"one"), &mut out);
     client.end(ID, &mut out);
     let sent = String::from_utf8(out.take()).expect("text");
     assert!(sent.contains("transfer-encoding: chunked\r\n"), "{sent}");
     assert!(sent.ends_with("\r\n\r\n8\r\n\0\0\0\0\x03one\r\n0\r\n\r\n"), "{sent:?}");
-    let body = [framed(0, b"two"), framed(0, b""), framed(0x80, b"grpc-status: 0\r\n")].concat();
-    let found = found(&mut client, &mut BytesMut::from(&answer(WEB, &body)[..]));
+    let end = build_frame(0x80, b"grpc-status: 0\r\n");
+    let body = [build_frame(0, b"two"), build_frame(0, b""), end].concat();
+    let events = next_events(&mut client, &mut BytesMut::from(&answer(WEB, &body)[..]));
     let body =
         |bytes: &'static [u8]| Message { body: Bytes::from_static(bytes), compression: Compression::None };
-    match &found[..] {
+    match &events[..] {
         [
             ClientEvent::Head(ID, _),
             ClientEvent::Message(ID, two),
@@ -126,14 +127,14 @@ fn messages_are_sent_and_received_one_by_one() {
 
 #[test]
 fn unread_messages_apply_backpressure() {
-    let (mut client, _) = opened();
-    let message = framed(0, &[7; 600]);
+    let (mut client, _) = open_call();
+    let message = build_frame(0, &[7; 600]);
     let mut inbox = BytesMut::from(&answer(WEB, &message.repeat(4))[..]);
-    assert_eq!(found(&mut client, &mut inbox).len(), 3, "the head and 1200 bytes of messages");
+    assert_eq!(next_events(&mut client, &mut inbox).len(), 3, "the head and 1200 bytes of messages");
     assert!(client.blocks_input());
     client.consumed(ID, 600, &mut Outbox::new());
     assert!(!client.blocks_input());
-    assert_eq!(found(&mut client, &mut inbox).len(), 1);
+    assert_eq!(next_events(&mut client, &mut inbox).len(), 1);
 }
 
 #[test]
@@ -141,7 +142,7 @@ fn trailers_are_case_insensitive_and_may_be_compressed() {
     let lines = b"Grpc-Status: 9\r\ngrpc-message: error\r\nX-Trailer: 1\r\nx-trailer: 2\r\n";
     let packed = compress::compress(Compression::Gzip, lines).unwrap();
     let gzip = format!("{WEB}grpc-encoding: gzip\r\n");
-    for bytes in [answer(WEB, &framed(0x80, lines)), answer(&gzip, &framed(0x81, &packed))] {
+    for bytes in [answer(WEB, &build_frame(0x80, lines)), answer(&gzip, &build_frame(0x81, &packed))] {
         let (client, reply) = outcome(&bytes);
         let status = reply.result.unwrap_err();
         assert_eq!((status.code(), status.message()), (Code::FailedPrecondition, "error"));
@@ -156,34 +157,38 @@ fn status_in_the_head_ends_a_call_only_if_nothing_follows() {
     let (_, alone) = outcome(&answer(&head, b""));
     assert_eq!(alone.result.unwrap_err().code(), Code::ResourceExhausted);
     assert_eq!(alone.trailers.get("x-trailer"), Some("1"));
-    assert_eq!(failed(&answer(&head, &framed(0x80, b"grpc-status: 9\r\n"))).code(), Code::FailedPrecondition);
-    assert_eq!(failed(&answer(&head, &framed(0, b"hello"))).code(), Code::Internal);
+    let failure = failure_of(&answer(&head, &build_frame(0x80, b"grpc-status: 9\r\n")));
+    assert_eq!(failure.code(), Code::FailedPrecondition);
+    assert_eq!(failure_of(&answer(&head, &build_frame(0, b"hello"))).code(), Code::Internal);
 }
 
 #[test]
 fn truncated_or_unexpected_response_is_a_failure() {
-    let end = framed(0x80, b"grpc-status: 0\r\n");
+    let end = build_frame(0x80, b"grpc-status: 0\r\n");
     let json = "content-type: application/grpc-web+json\r\n";
     for (bytes, code) in [
-        (answer(WEB, &framed(0, b"hello")), Code::Internal),
+        (answer(WEB, &build_frame(0, b"hello")), Code::Internal),
         (answer(WEB, b""), Code::Internal),
-        (answer(WEB, &framed(0x80, b"grpc-message: error\r\n")), Code::Internal),
+        (answer(WEB, &build_frame(0x80, b"grpc-message: error\r\n")), Code::Internal),
         (answer(WEB, &end), Code::Unimplemented),
-        (answer(WEB, &[framed(0, b"a"), framed(0, b"b"), end.clone()].concat()), Code::Unimplemented),
-        (answer(WEB, &[framed(0, b"a"), end.clone(), vec![0]].concat()), Code::Internal),
-        (answer(WEB, &framed(0, &[7; 1001])), Code::ResourceExhausted),
-        (answer(json, &[framed(0, b"{}"), end.clone()].concat()), Code::Internal),
+        (
+            answer(WEB, &[build_frame(0, b"a"), build_frame(0, b"b"), end.clone()].concat()),
+            Code::Unimplemented,
+        ),
+        (answer(WEB, &[build_frame(0, b"a"), end.clone(), vec![0]].concat()), Code::Internal),
+        (answer(WEB, &build_frame(0, &[7; 1001])), Code::ResourceExhausted),
+        (answer(json, &[build_frame(0, b"{}"), end.clone()].concat()), Code::Internal),
         (answer("content-type: image/jpeg\r\n", b"x"), Code::Unknown),
         (b"HTTP/1.1 503 Busy\r\ncontent-length: 4\r\n\r\nbusy".to_vec(), Code::Unavailable),
         (b"HTTP/1.0 404 Gone\r\n\r\nsome page".to_vec(), Code::Unimplemented),
     ] {
-        assert_eq!(failed(&bytes).code(), code, "{}", String::from_utf8_lossy(&bytes));
+        assert_eq!(failure_of(&bytes).code(), code, "{}", String::from_utf8_lossy(&bytes));
     }
 }
 
 #[test]
 fn response_can_end_with_its_connection() {
-    let body = [framed(0, b"hello"), framed(0x80, b"grpc-status: 0\r\n")].concat();
+    let body = [build_frame(0, b"hello"), build_frame(0x80, b"grpc-status: 0\r\n")].concat();
     let head = format!("HTTP/1.0 200 OK\r\n{WEB}\r\n");
     let (client, reply) = outcome(&[head.as_bytes(), &body].concat());
     assert_eq!(reply.result, Ok(Bytes::from_static(b"hello")));
@@ -195,17 +200,17 @@ fn oneway_call_makes_its_connection_unusable_for_others() {
     let (mut client, mut out) = (client(), Outbox::new());
     client.send(ID, Call { oneway: true, ..call() }, &mut out).expect("a plain call");
     assert!(!client.reusable() && client.has_pending_output());
-    let body = [framed(0, b"hello"), framed(0x80, b"grpc-status: 0\r\n")].concat();
-    assert_eq!(found(&mut client, &mut BytesMut::from(&answer(WEB, &body)[..])).len(), 1);
+    let body = [build_frame(0, b"hello"), build_frame(0x80, b"grpc-status: 0\r\n")].concat();
+    assert_eq!(next_events(&mut client, &mut BytesMut::from(&answer(WEB, &body)[..])).len(), 1);
     assert!(!client.reusable() && !client.has_pending_output());
 }
 
 #[test]
 fn connection_of_a_cancelled_call_is_not_reused() {
-    let (mut client, mut out) = opened();
+    let (mut client, mut out) = open_call();
     client.cancel(ID, &mut out);
     assert!(!client.reusable());
     assert!(client.send(CallId(8), call(), &mut out).is_err());
     let mut inbox = BytesMut::from(&answer(WEB, b"whatever")[..]);
-    assert!(found(&mut client, &mut inbox).is_empty() && inbox.is_empty());
+    assert!(next_events(&mut client, &mut inbox).is_empty() && inbox.is_empty());
 }

@@ -98,7 +98,7 @@ mod tests {
     };
 
     /// Returns when a message times out that receives this many bytes per second, in quarters of a second.
-    fn late(bytes: usize) -> Option<(u32, MessageTimeout)> {
+    fn find_timeout(bytes: usize) -> Option<(u32, MessageTimeout)> {
         let mut clock = Clock::default();
         (0..1000).find_map(|quarter| {
             let late = clock.tick(Duration::from_millis(250) * quarter, true, &PACE);
@@ -111,9 +111,9 @@ mod tests {
 
     #[test]
     fn message_times_out_if_it_stalls_or_takes_too_long() {
-        assert_eq!(late(0), Some((40, MessageTimeout::Rate(0, PACE.interval))));
-        assert_eq!(late(1000), Some((40, MessageTimeout::Rate(10_000, PACE.interval))));
-        assert_eq!(late(1100), Some((480, MessageTimeout::Incomplete(PACE.message_timeout))));
+        assert_eq!(find_timeout(0), Some((40, MessageTimeout::Rate(0, PACE.interval))));
+        assert_eq!(find_timeout(1000), Some((40, MessageTimeout::Rate(10_000, PACE.interval))));
+        assert_eq!(find_timeout(1100), Some((480, MessageTimeout::Incomplete(PACE.message_timeout))));
     }
 
     #[test]

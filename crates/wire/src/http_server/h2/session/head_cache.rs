@@ -47,7 +47,7 @@ impl HeadCache {
     }
 
     /// Returns the same number, recounted.
-    pub(super) fn audited(&self) -> usize {
+    pub(super) fn recount(&self) -> usize {
         self.heads.iter().flatten().map(|(fields, request)| footprint(fields, request)).sum()
     }
 }

@@ -167,7 +167,7 @@ impl HeldRequests {
     }
 
     /// Returns the streams of held requests. Asserts that the counters are correct.
-    pub(in crate::http_server::h2) fn audited(&self) -> impl Iterator<Item = u32> {
+    pub(in crate::http_server::h2) fn audit(&self) -> impl Iterator<Item = u32> {
         let held = |part: &HeldRequest| part.held() + part.request.metadata.footprint();
         let held: usize = self.parts.iter().map(held).sum();
         assert_eq!(self.held, held, "bytes that are kept back");

@@ -57,7 +57,7 @@ impl Calls {
     }
 
     /// Returns the same number, recounted.
-    pub(super) fn audited(&self) -> usize {
+    pub(super) fn recount(&self) -> usize {
         self.batches.iter().map(|(_, batch)| batch.len()).sum()
     }
 
@@ -417,7 +417,9 @@ impl Server {
         let responding = ResponseContext::new(&request, &config);
         match overdue {
             TimeoutCause::Late(status) => {
-                self.respond(stream, &responding, out, |config, head| answer::late(&status, config, head));
+                self.respond(stream, &responding, out, |config, head| {
+                    answer::write_timeout(&status, config, head)
+                });
             }
             TimeoutCause::ShuttingDown => {
                 let verdict = Verdict::Refused(overdue.into_status());
@@ -449,11 +451,11 @@ impl Server {
         match RequestKind::read(config, request, body, &mut self.http_calls.names) {
             RequestKind::Answer(answer) => self.http_answer(stream, &responding, answer, out),
             RequestKind::Call(call, form) => {
-                found(stream, Call { authenticated, ..call }, ResponseReader::Response(form), responding)
+                call_event(stream, Call { authenticated, ..call }, ResponseReader::Response(form), responding)
             }
             RequestKind::Notify(call, answer) => {
                 self.http_answer(stream, &responding, answer, out);
-                found(stream, Call { authenticated, ..call }, ResponseReader::Nothing, responding)
+                call_event(stream, Call { authenticated, ..call }, ResponseReader::Nothing, responding)
             }
             RequestKind::Batch(entries, mut batch) => {
                 match batch.finish() {
@@ -479,7 +481,7 @@ impl Server {
             && let Some((call, response_form)) = entries.next(names)
         {
             let call = Call { authenticated: *authenticated, ..call };
-            return found(
+            return call_event(
                 stream,
                 call,
                 response_form.map_or(ResponseReader::Nothing, ResponseReader::Entry),
@@ -606,7 +608,12 @@ impl Server {
     }
 }
 
-fn found(stream: u32, call: Call<'static>, form: ResponseReader, responding: ResponseContext) -> CallEvent {
+fn call_event(
+    stream: u32,
+    call: Call<'static>,
+    form: ResponseReader,
+    responding: ResponseContext,
+) -> CallEvent {
     CallEvent::Http(Box::new((call, Ticket::of_http(stream, OwedResponse { form, responding }))))
 }
 

@@ -301,13 +301,13 @@ impl Server {
     }
 
     /// Returns the number of requests answered because their messages timed out.
-    pub fn timed_out(&self) -> u64 {
+    pub fn timeouts(&self) -> u64 {
         self.timed_out
     }
 
     /// Returns the number of bytes of responses that wait for others of their batch, recounted.
-    pub(super) fn audited_batches(&self) -> usize {
-        self.http_calls.audited()
+    pub(super) fn recount_batches(&self) -> usize {
+        self.http_calls.recount()
     }
 
     /// Returns the number of cached header bytes beyond those that usual peers need.
@@ -316,8 +316,8 @@ impl Server {
     }
 
     /// Returns the number of bytes of cached heads: as counted, and recounted.
-    pub(super) fn audited_heads(&self) -> [usize; 2] {
-        [self.recent.held(), self.recent.audited()]
+    pub(super) fn recount_heads(&self) -> [usize; 2] {
+        [self.recent.held(), self.recent.recount()]
     }
 
     /// Returns the number of open streams.
@@ -345,7 +345,7 @@ impl session::Server for Server {
                 None => match self.http.next_event(inbox, out)? {
                     Some(event) => self.handle_event(event, out),
                     None => match self.parts.next() {
-                        Some(part) => self.begun(part, Bytes::new(), false, out),
+                        Some(part) => self.handle_held(part, Bytes::new(), false, out),
                         None => {
                             self.parts.detach_from_read();
                             // The head may be large; an idle connection need not keep it.
@@ -361,7 +361,7 @@ impl session::Server for Server {
                 CallEvent::Http(call) => return Ok(Some(self.http_call(*call))),
                 CallEvent::Exchange(call) => return Ok(Some(self.exchange(*call))),
                 CallEvent::Call(stream, request, body) => return Ok(Some(self.call(stream, request, body))),
-                CallEvent::Open(stream, request) => return Ok(Some(self.opened(stream, request))),
+                CallEvent::Open(stream, request) => return Ok(Some(self.open_event(stream, request))),
                 CallEvent::Message(id, message) => return Ok(Some(ServerEvent::Message(id, message))),
                 CallEvent::End(id) => return Ok(Some(ServerEvent::End(id))),
                 CallEvent::Room(id) => return Ok(Some(ServerEvent::Room(id))),
@@ -615,7 +615,7 @@ impl Server {
         match event {
             h2::Event::Whole { stream, fields, body } => match self.request(&fields) {
                 Ok(request) => self.handle_whole_request(stream, request, body),
-                Err(unfit) => self.other(stream, &fields, unfit, body, true, out),
+                Err(unfit) => self.handle_other(stream, &fields, unfit, body, true, out),
             },
             h2::Event::Headers { stream, fields, end } => match self.request(&fields) {
                 Ok(request) if end => self.handle_whole_request(stream, request, Bytes::new()),
@@ -624,7 +624,7 @@ impl Server {
                     self.parts.push(stream, request, takes_one);
                     CallEvent::Nothing
                 }
-                Err(unfit) => self.other(stream, &fields, unfit, Bytes::new(), end, out),
+                Err(unfit) => self.handle_other(stream, &fields, unfit, Bytes::new(), end, out),
             },
             h2::Event::Data { stream, bytes, end: false }
                 if self.parts.add(stream, &bytes, self.config.limits.message) =>
@@ -632,11 +632,11 @@ impl Server {
                 CallEvent::Nothing
             }
             h2::Event::Data { stream, bytes, end } => match self.parts.take(stream) {
-                Some(part) => self.begun(part, bytes, end, out),
+                Some(part) => self.handle_held(part, bytes, end, out),
                 None => self.handle_data(stream, bytes, end, out),
             },
             h2::Event::Trailers { stream, .. } => match self.parts.take(stream) {
-                Some(part) => self.begun(part, Bytes::new(), true, out),
+                Some(part) => self.handle_held(part, Bytes::new(), true, out),
                 None => self.handle_data(stream, Bytes::new(), true, out),
             },
             h2::Event::Reset { stream, .. } => match self.parts.take(stream) {
@@ -652,7 +652,7 @@ impl Server {
             h2::Event::Pause => CallEvent::Pause,
             h2::Event::Pong => CallEvent::Alive,
             h2::Event::Oversized { stream, head, fields, size } => {
-                self.oversized(stream, head, &fields, size, out)
+                self.refuse_oversized(stream, head, &fields, size, out)
             }
             h2::Event::GoAway { .. } => CallEvent::Nothing,
         }
@@ -694,21 +694,21 @@ impl Server {
         match request.single_message(&mut body, self.config.limits.message) {
             Some(framed) => CallEvent::Call(stream, request, framed),
             None => {
-                let takes_one = request.takes_one;
-                self.opens(stream, request, [body, Bytes::new()], true, (takes_one, Clock::default()))
+                let state = (request.takes_one, Clock::default());
+                self.open_streaming(stream, request, [body, Bytes::new()], true, state)
             }
         }
     }
 
     /// Handles a further piece of a held request, or the end of its holding time.
-    fn begun(&mut self, part: HeldRequest, piece: Bytes, ended: bool, out: &mut Outbox) -> CallEvent {
+    fn handle_held(&mut self, part: HeldRequest, piece: Bytes, ended: bool, out: &mut Outbox) -> CallEvent {
         let takes_one = part.takes_one;
         let (stream, request, body, clock) = part.into_body();
         let length = body.len() + piece.len();
         let found = match ended {
             true if piece.is_empty() => self.handle_whole_request(stream, request, body),
             true if body.is_empty() => self.handle_whole_request(stream, request, piece),
-            _ => self.opens(stream, request, [body, piece], ended, (takes_one, clock)),
+            _ => self.open_streaming(stream, request, [body, piece], ended, (takes_one, clock)),
         };
         // Buffered bytes are credited when their message is consumed.
         let kept = self.open.get(stream).map_or(0, Incoming::held);
@@ -717,7 +717,7 @@ impl Server {
     }
 
     /// Opens a streaming request, with the part received so far.
-    fn opens(
+    fn open_streaming(
         &mut self,
         stream: u32,
         request: Arc<Request>,
@@ -814,7 +814,7 @@ impl Server {
         ServerEvent::Call(call, Ticket::of_call(stream, request.dialect))
     }
 
-    fn opened(&mut self, stream: u32, request: Arc<Request>) -> ServerEvent<'_, Ticket> {
+    fn open_event(&mut self, stream: u32, request: Arc<Request>) -> ServerEvent<'_, Ticket> {
         self.track_request(stream, &request);
         let request = self.current.insert(request);
         let metadata = request.take_metadata();
@@ -933,7 +933,7 @@ impl Server {
 
     /// Answers a request whose header list or trailers exceed the limit. Some of their fields are missing.
     #[cold]
-    fn oversized(
+    fn refuse_oversized(
         &mut self,
         stream: u32,
         head: bool,
@@ -944,7 +944,7 @@ impl Server {
         let limit = self.config.http.header_list;
         let text = format!("the header list of {size} bytes exceeds the limit of {limit}");
         if !head {
-            return self.oversized_trailers(stream, text, out);
+            return self.refuse_oversized_trailers(stream, text, out);
         }
         self.unreported_refusals.record(RefusalCause::TooLarge);
         let is_grpc = match fields.get(b"content-type") {
@@ -962,7 +962,7 @@ impl Server {
         CallEvent::Nothing
     }
 
-    fn oversized_trailers(&mut self, stream: u32, text: String, out: &mut Outbox) -> CallEvent {
+    fn refuse_oversized_trailers(&mut self, stream: u32, text: String, out: &mut Outbox) -> CallEvent {
         if let Some(part) = self.parts.take(stream) {
             let (_, request, ..) = part.into_body();
             self.track_request(stream, &request);
@@ -989,7 +989,7 @@ impl Server {
 
     /// Handles a request that is not a valid gRPC call.
     #[cold]
-    fn other(
+    fn handle_other(
         &mut self,
         stream: u32,
         fields: &Fields,
@@ -1001,7 +1001,7 @@ impl Server {
         if let Some(found) = self.pass_on(stream, fields, &body, end, out) {
             return found;
         }
-        if self.web_preflight(stream, fields, out) {
+        if self.answer_web_preflight(stream, fields, out) {
             return CallEvent::Nothing;
         }
         let is_grpc = fields.get(b"content-type").is_some_and(is_grpc);

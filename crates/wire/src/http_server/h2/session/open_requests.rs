@@ -59,7 +59,7 @@ impl OpenRequests {
     }
 
     /// Returns the requests by stream. Asserts that the counters are correct.
-    pub(in crate::http_server::h2) fn audited(&self) -> &BTreeMap<u32, Incoming> {
+    pub(in crate::http_server::h2) fn audit(&self) -> &BTreeMap<u32, Incoming> {
         let held: usize = self.requests.values().map(Incoming::held).sum();
         assert_eq!(self.held, held, "bytes of requests");
         let incomplete = self.requests.values().filter(|incoming| incoming.is_incomplete()).count();

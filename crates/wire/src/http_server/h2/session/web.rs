@@ -142,7 +142,7 @@ impl Server {
     }
 
     /// Answers a CORS preflight; returns `false` if the request is not one, or the page may not call.
-    pub(super) fn web_preflight(&mut self, stream: u32, fields: &Fields, out: &mut Outbox) -> bool {
+    pub(super) fn answer_web_preflight(&mut self, stream: u32, fields: &Fields, out: &mut Outbox) -> bool {
         if fields.get(b":method") != Some(b"OPTIONS") {
             return false;
         }

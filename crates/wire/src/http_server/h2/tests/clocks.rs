@@ -36,7 +36,7 @@ fn stalled_message_fails_its_stream_only() {
     assert_eq!(both.recorded(), ["cancelled 1"]);
     let want = "failed 1 deadline exceeded: the request's message did not arrive in time: 7 bytes in 10 s";
     assert_eq!(both.answered(), [want]);
-    assert_eq!(both.server.timed_out(), 1);
+    assert_eq!(both.server.timeouts(), 1);
     assert!(!both.server.needs_ticks());
     both.server.assert_sound();
     both.client.message(CallId(2), Bytes::from_static(b"on"), &mut both.up);
@@ -102,7 +102,7 @@ fn message_in_a_long_frame_is_not_stalled_while_the_frame_arrives() {
     recorded.extend(both.recorded());
     assert!(recorded.iter().any(|told| told.ends_with("mmm")), "{} events", recorded.len());
     assert!(!recorded.iter().any(|told| told.starts_with("cancelled")));
-    assert_eq!(both.server.timed_out(), 0);
+    assert_eq!(both.server.timeouts(), 0);
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn echo(server: &mut Server, ticket: Ticket, body: Bytes, out: &mut Outbox) {
 }
 
 /// Returns the response to a request by a method that echoes its input.
-fn echoed(method: &str, path: &str, fields: &[Field<'_>], pieces: &[&[u8]]) -> (Vec<String>, String) {
+fn echo_request(method: &str, path: &str, fields: &[Field<'_>], pieces: &[&[u8]]) -> (Vec<String>, String) {
     let mut browser = browser();
     browser.ask(method, path, fields, pieces);
     browser.serve(echo);
@@ -93,12 +93,12 @@ fn failure_has_its_status_and_number() {
 #[test]
 fn built_in_pages_are_served() {
     for (path, want) in [("/health", "OK"), ("/version", "one")] {
-        assert_eq!(echoed("GET", path, &[], &[]).1, want);
-        let (head, body) = echoed("HEAD", path, &[], &[]);
+        assert_eq!(echo_request("GET", path, &[], &[]).1, want);
+        let (head, body) = echo_request("HEAD", path, &[], &[]);
         assert_eq!((&head[0][..], &body[..]), (":status: 200", ""));
     }
-    assert_eq!(echoed("PROPFIND", "/", &[], &[]).0[0], ":status: 501");
-    let (head, _) = echoed("OPTIONS", "/", &[], &[]);
+    assert_eq!(echo_request("PROPFIND", "/", &[], &[]).0[0], ":status: 501");
+    let (head, _) = echo_request("OPTIONS", "/", &[], &[]);
     assert_eq!(head[0], ":status: 204");
 }
 
@@ -110,7 +110,7 @@ fn rpcx_gateway_is_served() {
         ("x-rpcx-serializetype", "1"),
         ("x-rpcx-messageid", "7"),
     ];
-    let (head, body) = echoed("POST", "/", &fields, &[b"{}"]);
+    let (head, body) = echo_request("POST", "/", &fields, &[b"{}"]);
     assert_eq!(body, "{}");
     assert!(head.contains(&"x-rpcx-messageid: 7".to_owned()), "{head:?}");
 }
@@ -154,10 +154,10 @@ fn body_over_the_limit_is_rejected_and_the_connection_stays_open() {
 
 #[test]
 fn cors_headers_allow_listed_origins() {
-    let (head, _) = echoed("POST", "/EchoService/Echo", &[JSON, ("origin", "https://page")], &[b"{}"]);
+    let (head, _) = echo_request("POST", "/EchoService/Echo", &[JSON, ("origin", "https://page")], &[b"{}"]);
     assert!(head.contains(&"access-control-allow-origin: https://page".to_owned()), "{head:?}");
     let fields = [("origin", "https://page"), ("access-control-request-method", "POST")];
-    let (head, _) = echoed("OPTIONS", "/EchoService/Echo", &fields, &[]);
+    let (head, _) = echo_request("OPTIONS", "/EchoService/Echo", &fields, &[]);
     assert!(
         head.contains(&"access-control-allow-methods: POST, GET, PUT, PATCH, DELETE".to_owned()),
         "{head:?}"
@@ -202,7 +202,7 @@ fn half_asked(path: &str, body: usize) -> (Browser, u32) {
 }
 
 /// Returns the events of a server without authentication.
-fn found(browser: &mut Browser) -> Vec<String> {
+fn next_events(browser: &mut Browser) -> Vec<String> {
     browser.inbox.extend_from_slice(&browser.up.take());
     let mut found = Vec::new();
     while let Some(event) = browser.server.next_event(&mut browser.inbox, &mut browser.down).unwrap() {
@@ -217,16 +217,16 @@ fn found(browser: &mut Browser) -> Vec<String> {
 #[test]
 fn unauthenticated_request_can_send_its_first_window_only() {
     let (mut browser, stream) = half_asked("/EchoService/Echo", 90_000);
-    assert_eq!(found(&mut browser).len(), 1);
+    assert_eq!(next_events(&mut browser).len(), 1);
     browser.answer();
-    found(&mut browser);
+    next_events(&mut browser);
     assert_eq!(browser.server.buffered(), 64 << 10, "what the first window lets through");
     browser.answer();
-    assert_eq!(found(&mut browser), [""; 0]);
+    assert_eq!(next_events(&mut browser), [""; 0]);
     assert_eq!(browser.server.buffered(), 64 << 10, "no more is granted");
     browser.server.apply_verdict(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
     browser.answer();
-    found(&mut browser);
+    next_events(&mut browser);
     assert_eq!(browser.server.buffered(), 90_000);
 }
 
@@ -239,14 +239,14 @@ fn rejected_request_is_answered_at_its_head_and_its_body_discarded() {
     ];
     for (verdict, status, text) in verdicts {
         let (mut browser, stream) = half_asked("/EchoService/Echo", 90_000);
-        found(&mut browser);
+        next_events(&mut browser);
         browser.server.apply_verdict(StreamId(stream.into()), verdict, &mut browser.down);
         assert_eq!(browser.server.buffered(), 0);
         let (head, body) = browser.answer();
         assert_eq!(head[0], status);
         assert!(String::from_utf8_lossy(&body).contains(text), "{}", body.escape_ascii());
         for _ in 0..10 {
-            found(&mut browser);
+            next_events(&mut browser);
             browser.answer();
         }
         assert_eq!((browser.server.streams(), browser.http.streams()), (0, 0), "the peer was asked to stop");
@@ -260,11 +260,11 @@ fn rejected_request_is_answered_at_its_head_and_its_body_discarded() {
 fn request_that_ended_before_its_verdict_becomes_a_call_on_acceptance() {
     let (mut browser, stream) = half_asked("/EchoService/Echo", 10);
     browser.http.data(stream, b"", Bytes::from_static(b"{}"), true, &mut browser.up);
-    let announced = found(&mut browser);
+    let announced = next_events(&mut browser);
     assert!(announced.len() == 1 && announced[0].contains("announced"), "{announced:?}");
     assert!(!browser.server.needs_ticks(), "nothing of it is missing");
     browser.server.apply_verdict(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
-    let called = found(&mut browser);
+    let called = next_events(&mut browser);
     assert!(called.len() == 1 && called[0].contains("authenticated: true"), "{called:?}");
     assert_eq!(browser.server.buffered(), 0);
 }
@@ -272,11 +272,11 @@ fn request_that_ended_before_its_verdict_becomes_a_call_on_acceptance() {
 #[test]
 fn request_that_is_reset_before_its_verdict_is_cancelled() {
     let (mut browser, stream) = half_asked("/EchoService/Echo", 10);
-    found(&mut browser);
+    next_events(&mut browser);
     browser.http.reset(stream, crate::http::h2::ErrorCode::CANCEL, &mut browser.up);
-    assert_eq!(found(&mut browser), ["StreamId(1) cancelled"]);
+    assert_eq!(next_events(&mut browser), ["StreamId(1) cancelled"]);
     browser.server.apply_verdict(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
-    assert_eq!((found(&mut browser), browser.server.buffered()), (vec![], 0));
+    assert_eq!((next_events(&mut browser), browser.server.buffered()), (vec![], 0));
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn oversized_content_length_is_rejected_at_its_head() {
     let mut browser = browser();
     let fields = [JSON, ("content-length", "100001")];
     browser.http.open(&super::browser::block("POST", "/EchoService/Echo", &fields), false, &mut browser.up);
-    assert_eq!(found(&mut browser), [""; 0]);
+    assert_eq!(next_events(&mut browser), [""; 0]);
     assert_eq!(browser.answer().0[0], ":status: 413");
 }
 
@@ -295,9 +295,9 @@ fn missing_body_is_answered_with_408() {
     assert!(browser.server.needs_ticks());
     browser.server.tick(Duration::ZERO, &mut browser.down);
     browser.server.tick(Duration::from_secs(9), &mut browser.down);
-    assert_eq!(found(&mut browser), [""; 0]);
+    assert_eq!(next_events(&mut browser), [""; 0]);
     browser.server.tick(Duration::from_secs(10), &mut browser.down);
-    assert_eq!(found(&mut browser), [""; 0], "no call was delivered");
+    assert_eq!(next_events(&mut browser), [""; 0], "no call was delivered");
     let (head, body) = browser.answer();
     assert_eq!(head[0], ":status: 408");
     assert!(
@@ -305,17 +305,17 @@ fn missing_body_is_answered_with_408() {
         "{}",
         body.escape_ascii()
     );
-    assert_eq!((browser.server.streams(), browser.server.timed_out()), (0, 1));
+    assert_eq!((browser.server.streams(), browser.server.timeouts()), (0, 1));
     assert!(!browser.server.needs_ticks());
 }
 
 #[test]
 fn unauthenticated_request_without_its_body_is_cancelled() {
     let (mut browser, _) = half_asked("/EchoService/Echo", 10);
-    found(&mut browser);
+    next_events(&mut browser);
     browser.server.tick(Duration::ZERO, &mut browser.down);
     browser.server.tick(Duration::from_secs(10), &mut browser.down);
-    assert_eq!(found(&mut browser), ["StreamId(1) cancelled"]);
+    assert_eq!(next_events(&mut browser), ["StreamId(1) cancelled"]);
     assert_eq!(browser.answer().0[0], ":status: 408");
 }
 
@@ -325,7 +325,7 @@ fn continue_is_sent_once_the_request_was_accepted() {
     let fields = [JSON, ("expect", "100-continue")];
     let block = super::browser::block("POST", "/EchoService/Echo", &fields);
     let stream = browser.http.open(&block, false, &mut browser.up);
-    assert_eq!(found(&mut browser).len(), 1);
+    assert_eq!(next_events(&mut browser).len(), 1);
     assert!(!browser.server.needs_ticks(), "the peer may not be late");
     browser.down.take();
     browser.server.apply_verdict(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
@@ -342,7 +342,7 @@ fn oversized_header_list_is_answered_with_431() {
     let mut browser = browser();
     let cookie = "c".repeat(70_000);
     browser.ask("POST", "/EchoService/Echo", &[("cookie", &cookie), JSON], &[b"{}"]);
-    assert_eq!(found(&mut browser), [""; 0]);
+    assert_eq!(next_events(&mut browser), [""; 0]);
     let (head, body) = browser.answer();
     assert_eq!(head[0], ":status: 431");
     let text = String::from_utf8(body).unwrap();
@@ -372,10 +372,10 @@ fn copies(count: usize) -> Vec<Field<'static>> {
 
 #[test]
 fn request_can_have_as_many_headers_as_over_http_1() {
-    let (head, _) = echoed("POST", "/S/M", &[&copies(99)[..], &[JSON]].concat(), &[b"{}"]);
+    let (head, _) = echo_request("POST", "/S/M", &[&copies(99)[..], &[JSON]].concat(), &[b"{}"]);
     assert_eq!(head[0], ":status: 200");
     for count in [100, 1_000] {
-        let (head, body) = echoed("POST", "/S/M", &[&copies(count)[..], &[JSON]].concat(), &[b"{}"]);
+        let (head, body) = echo_request("POST", "/S/M", &[&copies(count)[..], &[JSON]].concat(), &[b"{}"]);
         assert_eq!(head[0], ":status: 431", "{count}");
         assert!(body.contains("header fields"), "{body}");
     }

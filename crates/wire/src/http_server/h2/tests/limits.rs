@@ -201,15 +201,15 @@ fn at_rest(methods: &[&'static str], entries: usize) -> Server {
 #[test]
 fn cached_unusual_heads_are_counted_and_large_ones_not_cached() {
     let usual = at_rest(&["A", "B"], 4);
-    assert!(usual.audited_heads()[0] > 0, "heads are remembered");
+    assert!(usual.recount_heads()[0] > 0, "heads are remembered");
     assert_eq!(usual.buffered(), 0, "a usual connection at rest holds nothing");
     let unusual = at_rest(&["A", "B", "C", "D"], 22);
-    assert!(unusual.audited_heads()[0] > 12_000, "{:?}", unusual.audited_heads());
+    assert!(unusual.recount_heads()[0] > 12_000, "{:?}", unusual.recount_heads());
     assert!(unusual.buffered() > 4_000, "{}", unusual.buffered());
     let more = at_rest(&["A", "B", "C", "D"], 50);
-    assert!((8_000..32 << 10).contains(&more.audited_heads()[0]), "{:?}", more.audited_heads());
+    assert!((8_000..32 << 10).contains(&more.recount_heads()[0]), "{:?}", more.recount_heads());
     let many = at_rest(&["A", "B", "C", "D"], 70);
-    assert_eq!(many.audited_heads(), [0, 0]);
+    assert_eq!(many.recount_heads(), [0, 0]);
     assert_eq!(many.buffered(), 0);
 }
 

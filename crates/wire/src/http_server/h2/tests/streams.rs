@@ -320,7 +320,7 @@ fn unary_calls_are_complete_although_their_heads_arrived_first() {
     both.client.message(CallId(3), Bytes::from_static(b"one"), &mut both.up);
     both.client.message(CallId(3), Bytes::from_static(b"two"), &mut both.up);
     both.client.end(CallId(4), &mut both.up);
-    let merged = merged(&both.up.take());
+    let merged = merge_end(&both.up.take());
     both.to_server.extend_from_slice(&merged);
     let recorded = both.recorded();
     let want =
@@ -329,7 +329,7 @@ fn unary_calls_are_complete_although_their_heads_arrived_first() {
 }
 
 /// Merges a DATA frame and the empty frame that ends its stream into one frame.
-fn merged(bytes: &[u8]) -> Vec<u8> {
+fn merge_end(bytes: &[u8]) -> Vec<u8> {
     let (mut out, mut rest): (Vec<u8>, _) = (Vec::new(), &bytes[crate::http::h2::PREFACE.len()..]);
     out.extend_from_slice(crate::http::h2::PREFACE);
     let mut last_data: Option<usize> = None;

@@ -147,7 +147,7 @@ mod tests {
     }
 
     /// Returns what is left of an object, which is followed by another one.
-    fn kept(text: &str) -> Progress {
+    fn take_first(text: &str) -> Progress {
         let bytes = format!("{text}{{}}").into_bytes();
         let (whole, rest) = take(&[&bytes]);
         assert_eq!(rest, 2, "what follows is left: {text}");
@@ -169,7 +169,7 @@ mod tests {
                 r#"{"id":[1, 2],"result":""}"#,
             ),
         ] {
-            assert_eq!(kept(&object), Progress::Ended(left.as_bytes().to_vec()), "{object}");
+            assert_eq!(take_first(&object), Progress::Ended(left.as_bytes().to_vec()), "{object}");
         }
     }
 

@@ -45,7 +45,7 @@ impl Extent {
         Ok(Some(end))
     }
 
-    pub(super) fn wanted(&self) -> usize {
+    pub(super) fn bytes_needed(&self) -> usize {
         self.wanted
     }
 }
@@ -185,7 +185,7 @@ mod tests {
                     assert_eq!(reader.skip(), Ok(()));
                     assert_eq!(damaged.len() - reader.rest().len(), end);
                 }
-                Ok(None) => assert!(extent.wanted() <= LIMIT && Reader::new(damaged).skip().is_err()),
+                Ok(None) => assert!(extent.bytes_needed() <= LIMIT && Reader::new(damaged).skip().is_err()),
                 Err(_) => assert!(Reader::new(damaged).skip().is_err()),
             }
         });

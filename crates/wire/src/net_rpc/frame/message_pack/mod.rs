@@ -59,7 +59,7 @@ impl Parts for MessagePack {
     }
 
     fn bytes_needed(&self) -> usize {
-        self.extent.wanted()
+        self.extent.bytes_needed()
     }
 }
 
