@@ -60,7 +60,7 @@ impl Carrier {
     /// Whether HTTP fields with this name are never metadata: they belong to gRPC, to HTTP/2, to the connection or to
     /// the message body. Case-insensitive.
     pub fn reserves(key: &str) -> bool {
-        reserved(key).is_some()
+        reserved_reason(key).is_some()
     }
 
     #[inline(never)]
@@ -78,7 +78,7 @@ impl Carrier {
             Self::Grpc => is_grpc_name(key),
             Self::Http | Self::HttpRequest => is_token(key),
         };
-        match reserved(key) {
+        match reserved_reason(key) {
             Some(reason) => Some(reason),
             None if !is_clean => Some(match self {
                 Self::Grpc => "its name has other characters than letters, digits, `_`, `-` and `.`",
@@ -148,7 +148,7 @@ impl fmt::Display for UnsupportedEntry<'_> {
 const REPEATED: &str = "it has several values, of which the peer would keep the last";
 
 /// Returns why an HTTP field is never metadata; `None` if it may be.
-fn reserved(key: &str) -> Option<&'static str> {
+fn reserved_reason(key: &str) -> Option<&'static str> {
     let is = |name: &&str| name.eq_ignore_ascii_case(key);
     match () {
         () if key.starts_with(':') => Some("names that begin with a colon are HTTP/2's own"),

@@ -84,7 +84,9 @@ impl Descriptor {
     /// Returns the scheme with this spelling, which may use `-` or `_` between words and either case (RFC 3986 §3.1),
     /// and whether it implies TLS.
     pub fn scheme(&self, spelled: &str) -> Option<(&'static str, bool)> {
-        self.schemes.iter().find_map(|scheme| scheme.spelled(spelled).map(|secure| (scheme.name, secure)))
+        self.schemes
+            .iter()
+            .find_map(|scheme| scheme.parse_spelling(spelled).map(|secure| (scheme.name, secure)))
     }
 
     /// Returns the dialect that a URL with this scheme and these parameters selects.
@@ -139,7 +141,7 @@ impl Scheme {
     }
 
     /// Returns whether the spelling implies TLS, or `None` if it is another scheme.
-    fn spelled(&self, spelled: &str) -> Option<bool> {
+    fn parse_spelling(&self, spelled: &str) -> Option<bool> {
         let same = |name: &str| {
             let dashed = |byte: u8| if byte == b'_' { b'-' } else { byte };
             spelled.bytes().map(|byte| dashed(byte.to_ascii_lowercase())).eq(name.bytes())

@@ -34,7 +34,7 @@ pub fn read(text: String, table: &[(Text, Code)]) -> Status {
 
 /// Returns a failure that the peer sent as one of gRPC's codes and a text.
 #[cold]
-pub fn received(code: Code, text: String) -> Status {
+pub fn from_peer(code: Code, text: String) -> Status {
     failure(code, text).into_remote()
 }
 

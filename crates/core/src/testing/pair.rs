@@ -94,7 +94,7 @@ impl<C: Client, S: Server> Pair<C, S> {
     /// # Panics
     ///
     /// If the server reports a violation.
-    pub fn recorded(&mut self) -> Vec<String> {
+    pub fn deliver(&mut self) -> Vec<String> {
         self.to_server.extend_from_slice(&self.client_out.take());
         let mut recorded = Vec::new();
         while let Some(event) = self

@@ -56,7 +56,7 @@ pub(super) fn read(number: &[u8], message: Option<&[u8]>, details: Bytes) -> Res
         // An unknown number maps to UNKNOWN (`doc/statuscodes.md`), whatever its text.
         _ => {
             let code = parsed.and_then(code).unwrap_or(Code::Unknown);
-            Err(texts::received(code, message.map_or(String::new(), decode)).with_details(details))
+            Err(texts::from_peer(code, message.map_or(String::new(), decode)).with_details(details))
         }
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn from_code(code: u8, text: &str) -> Status {
         _ => {
             let known = CODES.iter().find(|(number, _)| *number == code);
             let code = known.map_or(Code::Unknown, |(_, code)| *code);
-            texts::received(code, text.to_owned())
+            texts::from_peer(code, text.to_owned())
         }
     }
 }

@@ -79,7 +79,7 @@ pub(crate) fn read(error: &Value, fallback: Code) -> Option<Status> {
         code.and_then(Value::as_str).and_then(|name| CODES.iter().find(|(_, known, _)| *known == name));
     let code = known.map_or(fallback, |(code, ..)| *code);
     let message = message.and_then(Value::as_str).unwrap_or_default().to_owned();
-    let status = texts::received(code, message);
+    let status = texts::from_peer(code, message);
     let details = error.get("details").and_then(Value::as_array);
     Some(
         details

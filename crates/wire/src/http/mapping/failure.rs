@@ -75,7 +75,7 @@ pub(crate) fn read(body: &[u8]) -> Option<Status> {
         .map(|detail| Some((text(detail, "@type")?, STANDARD.decode(text(detail, "value")?).ok()?)))
         .collect();
     let details = details.unwrap_or_default();
-    let status = texts::received(code, failure.message);
+    let status = texts::from_peer(code, failure.message);
     if details.is_empty() {
         return Some(status);
     }

@@ -49,7 +49,7 @@ pub(super) fn fields(http: u16, status: &Status, head: &mut impl WriteHead) {
 pub(crate) fn read(http: u16, number: Option<i32>, text: String) -> Status {
     // A number without an HTTP status of its own is less specific than the received status.
     let code = number.filter(|number| http_of(*number).is_some()).and_then(code_of);
-    let status = texts::received(code.unwrap_or_else(|| meaning(http)), text);
+    let status = texts::from_peer(code.unwrap_or_else(|| meaning(http)), text);
     let status = match number {
         // The number may say that the call was not started.
         Some(number) => match retry_of(number, status.message()) {

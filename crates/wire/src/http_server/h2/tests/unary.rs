@@ -129,7 +129,7 @@ fn message_over_the_limit_is_rejected_and_the_connection_stays_open() {
     let asked = Call { body: vec![0; 1001].into(), ..call(b"") };
     let (client, out) = pair.client_parts();
     client.send(CallId(1), asked, out).unwrap();
-    let recorded = pair.recorded();
+    let recorded = pair.deliver();
     assert!(recorded.iter().any(|event| event.contains("cancelled")), "{recorded:?}");
     let (_, reply) = sole_reply(pair.answers());
     assert_eq!(reply.result.unwrap_err().code(), Code::ResourceExhausted);
