@@ -110,7 +110,7 @@ impl Tuning {
     }
 
     /// Returns the same settings clamped to working ranges.
-    pub(super) fn bounded(self) -> Self {
+    pub(super) fn clamp(self) -> Self {
         Self {
             interval: self.interval.clamp(10, 5000),
             send_window: self.send_window.clamp(1, WINDOW),

@@ -161,7 +161,7 @@ impl Session {
     /// Handles a datagram. Malformed ones are ignored: any sender can cause them.
     pub fn handle(&mut self, now: Millis, datagram: OpenedDatagram<'_>) {
         if let Some(validation) = &mut self.validation {
-            validation.received(datagram.length);
+            validation.record_received(datagram.length);
         }
         if let Shard::Data { segments, .. } = datagram.shard {
             self.validate(segments);
@@ -172,7 +172,7 @@ impl Session {
             }
         }
         for recovered in self.recover(datagram.shard) {
-            if let Some(segments) = fec::sized(&recovered) {
+            if let Some(segments) = fec::strip_padding(&recovered) {
                 self.validate(segments);
                 let _ = self.arq.handle(now, segments, Origin::Recovered);
             }
@@ -221,7 +221,7 @@ impl Session {
         }
         self.announce_end(now);
         // The last acknowledgements are not delayed beyond the end.
-        let is_last = self.lingers_until().is_some_and(|until| until.reached(now));
+        let is_last = self.lingers_until().is_some_and(|until| until.is_reached(now));
         if is_last || self.arq.is_due(now) || self.arq.is_urgent() {
             self.flush(now);
         }
@@ -384,7 +384,7 @@ impl Session {
 
     /// Whether the first probe is to be repeated, later each time.
     fn wants_to_connect(&mut self, now: Millis) -> bool {
-        let due = self.connecting.as_mut().filter(|connecting| connecting.repeat.reached(now));
+        let due = self.connecting.as_mut().filter(|connecting| connecting.repeat.is_reached(now));
         let Some(connecting) = due else { return false };
         connecting.delay = (connecting.delay + connecting.delay / 2).min(LAST_REPEAT);
         connecting.repeat = now.after(connecting.delay);
@@ -457,7 +457,7 @@ impl Session {
             && self.ended.is_none()
             && self.arq.peer_knows_ends()
             && self.arq.is_settled()
-            && self.farewell.is_none_or(|farewell| farewell.repeat.reached(now));
+            && self.farewell.is_none_or(|farewell| farewell.repeat.is_reached(now));
         if is_due {
             let begun = self.farewell.map_or(now, |farewell| farewell.begun);
             self.farewell = Some(Farewell { begun, repeat: now.after(FIRST_REPEAT) });
@@ -466,7 +466,7 @@ impl Session {
     }
 
     fn end(&self, now: Millis) -> Option<EndReason> {
-        if self.lingers_until().is_some_and(|until| until.reached(now)) {
+        if self.lingers_until().is_some_and(|until| until.is_reached(now)) {
             Some(EndReason::Closed)
         } else if self.is_unanswered() || self.arq.is_dead() && !self.life.tolerates_silence() {
             Some(EndReason::Unanswered)
@@ -521,7 +521,7 @@ impl Sink for Packer<'_> {
             self.out.bytes().resize(overhead, 0);
         }
         if let (Some(validation), Command::Push) = (&mut self.validation, segment.command) {
-            validation.segment(segment.sn, segment.ts);
+            validation.record_segment(segment.sn, segment.ts);
         }
         segment.put(self.out.bytes());
     }
@@ -537,7 +537,7 @@ impl Packer<'_> {
             encoder.as_mut().is_some_and(|encoder| encoder.protect(&mut out.bytes()[begin + outside..]));
         settings.envelope.seal(&mut out.bytes()[begin..], nonces);
         if let Some(validation) = validation {
-            validation.sent(out.end() - begin);
+            validation.record_sent(out.end() - begin);
         }
         out.finish(begin);
         if let Some(encoder) = encoder.as_mut().filter(|_| is_last_of_group) {
@@ -548,7 +548,7 @@ impl Packer<'_> {
                     if length + reserved > validation.allowance() {
                         return;
                     }
-                    validation.sent(length);
+                    validation.record_sent(length);
                 }
                 let begin = out.end();
                 out.bytes().resize(begin + outside, 0);
@@ -579,7 +579,7 @@ impl Silence {
 
     /// Performs the check that is due, if one is. Returns whether it is.
     fn check(&mut self, now: Millis, limit: u32) -> bool {
-        let is_due = self.next.reached(now);
+        let is_due = self.next.is_reached(now);
         if is_due {
             self.eighths = (self.eighths + 1).max(4);
             self.next = now.after(limit / 8);

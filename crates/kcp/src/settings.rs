@@ -25,7 +25,7 @@ impl Settings {
         if !(128..=MAX_DATAGRAM).contains(&config.mtu) {
             return Err(ConfigError::new("the MTU must be between 128 and 1500 bytes"));
         }
-        config.tuning = config.tuning.bounded();
+        config.tuning = config.tuning.clamp();
         let correction = match config.shards {
             None => None,
             Some(shards) => Some((shards, Arc::new(Code::new(shards).ok_or_else(invalid_shards)?))),

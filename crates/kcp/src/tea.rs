@@ -13,7 +13,7 @@ pub(super) fn tea(key: &[u32; 4], block: &mut [u8; 8]) {
         a = a.wrapping_add(mix(b, sum, key[0], key[1]));
         b = b.wrapping_add(mix(a, sum, key[2], key[3]));
     }
-    *block = joined([a, b]);
+    *block = join([a, b]);
 }
 
 /// XTEA with the usual 32 cycles.
@@ -27,14 +27,14 @@ pub(super) fn xtea(key: &[u32; 4], block: &mut [u8; 8]) {
         sum = sum.wrapping_add(DELTA);
         b = b.wrapping_add(mix(a) ^ part(sum, sum >> 11));
     }
-    *block = joined([a, b]);
+    *block = join([a, b]);
 }
 
 fn halves([a, b, c, d, e, f, g, h]: [u8; 8]) -> [u32; 2] {
     [u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])]
 }
 
-fn joined([first, second]: [u32; 2]) -> [u8; 8] {
+fn join([first, second]: [u32; 2]) -> [u8; 8] {
     (u64::from(first) << 32 | u64::from(second)).to_be_bytes()
 }
 

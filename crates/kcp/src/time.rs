@@ -15,7 +15,7 @@ impl Millis {
     }
 
     /// Whether the time has come.
-    pub(super) fn reached(self, now: Self) -> bool {
+    pub(super) fn is_reached(self, now: Self) -> bool {
         now.since(self) >= 0
     }
 

@@ -23,7 +23,7 @@ pub(super) struct AddressValidation {
 
 impl AddressValidation {
     /// Records a datagram of `bytes` bytes from the peer's address.
-    pub(super) fn received(&mut self, bytes: usize) {
+    pub(super) fn record_received(&mut self, bytes: usize) {
         self.received += bytes as u64;
     }
 
@@ -42,7 +42,7 @@ impl AddressValidation {
     }
 
     /// Records a sent segment with data.
-    pub(super) fn segment(&mut self, sn: u32, ts: Millis) {
+    pub(super) fn record_segment(&mut self, sn: u32, ts: Millis) {
         if self.segments.len() >= REMEMBERED {
             self.segments.pop_front();
         }
@@ -50,7 +50,7 @@ impl AddressValidation {
     }
 
     /// Records a sent datagram of `bytes` bytes.
-    pub(super) fn sent(&mut self, bytes: usize) {
+    pub(super) fn record_sent(&mut self, bytes: usize) {
         self.sent += bytes as u64;
     }
 

@@ -28,7 +28,7 @@ impl Congestion {
     }
 
     /// Handles new acknowledgements from a peer with room for `remote` segments.
-    pub(super) fn acknowledged(&mut self, remote: u32) {
+    pub(super) fn on_acknowledgement(&mut self, remote: u32) {
         if self.window >= remote {
             return;
         }
@@ -50,13 +50,13 @@ impl Congestion {
 
     /// Handles a reordering loss: later segments were acknowledged before some of the `in_flight`, at least `skips` of
     /// them.
-    pub(super) fn skipped(&mut self, in_flight: u32, skips: u32) {
+    pub(super) fn on_reordering(&mut self, in_flight: u32, skips: u32) {
         self.threshold = (in_flight / 2).max(LEAST);
         self.set(self.threshold.saturating_add(skips));
     }
 
     /// Handles a retransmission timeout.
-    pub(super) fn timed_out(&mut self) {
+    pub(super) fn on_timeout(&mut self) {
         self.threshold = (self.window / 2).max(LEAST);
         self.set(1);
     }

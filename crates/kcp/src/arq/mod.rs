@@ -143,13 +143,13 @@ impl Arq {
                 break;
             };
             if origin == Origin::Received {
-                self.sending.remote(segment.wnd);
+                self.sending.set_remote_window(segment.wnd);
             }
-            moved |= self.sending.arrived_before(segment.una);
+            moved |= self.sending.acknowledge_before(segment.una);
             match segment.command {
                 Command::Ack => {
                     let sent = Millis(segment.ts.0.wrapping_sub(self.clock));
-                    moved |= self.sending.arrived(segment.sn, sent);
+                    moved |= self.sending.acknowledge(segment.sn, sent);
                     latest = Some(sent);
                 }
                 Command::Push => self.receive(now, &segment),
@@ -247,7 +247,7 @@ impl Arq {
 
     /// Whether it is time to send something.
     pub(super) fn is_due(&self, now: Millis) -> bool {
-        self.next_alarm().is_some_and(|alarm| alarm.reached(now))
+        self.next_alarm().is_some_and(|alarm| alarm.is_reached(now))
     }
 
     /// Returns when to call [`flush`](Self::flush) next, unless something is received or written before.
@@ -375,7 +375,7 @@ impl Arq {
             return;
         }
         let alarm = self.alarms.ask_window;
-        if alarm.is_some_and(|alarm| !alarm.reached(now)) {
+        if alarm.is_some_and(|alarm| !alarm.is_reached(now)) {
             return;
         }
         self.ask_window |= alarm.is_some();

@@ -118,7 +118,7 @@ impl SendWindow {
         self.remote == 0 && !self.waiting.is_empty()
     }
 
-    pub(super) fn remote(&mut self, window: u16) {
+    pub(super) fn set_remote_window(&mut self, window: u16) {
         self.remote = window;
     }
 
@@ -128,7 +128,7 @@ impl SendWindow {
     }
 
     /// Handles the acknowledgement of everything before `una`. Returns whether it is new.
-    pub(super) fn arrived_before(&mut self, una: u32) -> bool {
+    pub(super) fn acknowledge_before(&mut self, una: u32) -> bool {
         let count = usize::try_from(distance(una, self.first)).unwrap_or(0).min(self.in_flight.len());
         self.in_flight.drain(..count);
         self.first = self.first.wrapping_add(count as u32);
@@ -137,7 +137,7 @@ impl SendWindow {
     }
 
     /// Handles the acknowledgement of a segment that was sent at `ts`. Returns whether the window moved.
-    pub(super) fn arrived(&mut self, sn: u32, ts: Millis) -> bool {
+    pub(super) fn acknowledge(&mut self, sn: u32, ts: Millis) -> bool {
         let Ok(place) = usize::try_from(distance(sn, self.first)) else { return false };
         // Only new acknowledgements count as skips: otherwise a peer that repeats itself would cause retransmission of
         // everything.
@@ -158,7 +158,7 @@ impl SendWindow {
 
     /// The window has moved.
     pub(super) fn grow(&mut self) {
-        self.congestion.acknowledged(u32::from(self.remote));
+        self.congestion.on_acknowledgement(u32::from(self.remote));
     }
 
     /// Sends due segments with this header, and returns when the next one is due.
@@ -185,10 +185,10 @@ impl SendWindow {
             next = Some(next.map_or(segment.resend, |next| next.earlier(segment.resend)));
         }
         if skipped {
-            self.congestion.skipped(self.in_flight.len() as u32, self.tuning.fast_resend);
+            self.congestion.on_reordering(self.in_flight.len() as u32, self.tuning.fast_resend);
         }
         if timed_out {
-            self.congestion.timed_out();
+            self.congestion.on_timeout();
         }
         next
     }
@@ -283,7 +283,7 @@ impl InFlight {
             SendReason::First
         } else if enough || early {
             SendReason::Skipped
-        } else if self.resend.reached(now) {
+        } else if self.resend.is_reached(now) {
             SendReason::TimedOut
         } else {
             SendReason::NotYet

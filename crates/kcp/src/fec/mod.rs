@@ -36,7 +36,7 @@ impl<'a> Shard<'a> {
         let (&[a, b, c, d, flag, zero], bytes) = payload.split_first_chunk::<HEADER>()?;
         let seqid = u32::from_le_bytes([a, b, c, d]);
         Some(match u16::from_le_bytes([flag, zero]) {
-            DATA => Self::Data { segments: sized(bytes)?, protected: Some((seqid, bytes)) },
+            DATA => Self::Data { segments: strip_padding(bytes)?, protected: Some((seqid, bytes)) },
             PARITY => Self::Parity { seqid, bytes },
             _ => Self::Data { segments: payload, protected: None },
         })
@@ -44,7 +44,7 @@ impl<'a> Shard<'a> {
 }
 
 /// Returns the segments of a shard, which may be followed by padding.
-pub(super) fn sized(shard: &[u8]) -> Option<&[u8]> {
+pub(super) fn strip_padding(shard: &[u8]) -> Option<&[u8]> {
     let (size, _) = shard.split_first_chunk::<2>()?;
     shard.get(2..usize::from(u16::from_le_bytes(*size)))
 }

@@ -20,7 +20,7 @@ impl Code {
             return None;
         }
         let vandermonde = |row: usize| (0..data).map(|column| power(row as u8, column)).collect::<Vec<_>>();
-        let inverse = inverted((0..data).map(vandermonde).collect())?;
+        let inverse = invert((0..data).map(vandermonde).collect())?;
         let rows = (data..data + parity).map(|row| {
             let factors = vandermonde(row);
             (0..data).map(|column| dot(&factors, inverse.iter().map(|row| row[column]))).collect()
@@ -57,7 +57,7 @@ impl Code {
         if sums.len() < missing.len() {
             return None;
         }
-        let solution = inverted(factors)?;
+        let solution = invert(factors)?;
         let solve = |row: &Vec<u8>| {
             let mut shard = vec![0; longest];
             row.iter().zip(&sums).for_each(|(&factor, sum)| multiply_add(factor, sum, &mut shard));
@@ -72,7 +72,7 @@ fn dot(a: &[u8], b: impl Iterator<Item = u8>) -> u8 {
 }
 
 /// Returns the inverse of a square matrix by elimination, if it has one.
-fn inverted(mut matrix: Vec<Vec<u8>>) -> Option<Vec<Vec<u8>>> {
+fn invert(mut matrix: Vec<Vec<u8>>) -> Option<Vec<Vec<u8>>> {
     let size = matrix.len();
     for (place, row) in matrix.iter_mut().enumerate() {
         row.extend((0..size).map(|column| u8::from(column == place)));

@@ -30,7 +30,7 @@ fn handle(settings: &Settings, session: &mut Session, segments: &[Segment<'_>]) 
     session.handle(Millis(1), settings.open(&mut bytes).unwrap());
 }
 
-fn drained(session: &mut Session) -> Vec<Vec<u8>> {
+fn drain(session: &mut Session) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     while let Some(datagram) = session.datagram() {
         all.push(datagram.to_vec());
@@ -53,7 +53,7 @@ fn empty_segments_use_no_memory() {
     let mut session = session(&settings);
     for sn in 0..1000 {
         handle(&settings, &mut session, &[push(sn, b"")]);
-        drained(&mut session);
+        drain(&mut session);
     }
     handle(&settings, &mut session, &[push(1000, b"data")]);
     session.read(Millis(1), &mut read, 100);
@@ -83,11 +83,11 @@ fn acknowledgement_of_an_unsent_segment_is_ignored() {
         let mut session = session(&settings);
         session.write(b"one segment");
         session.flush(Millis(0));
-        drained(&mut session);
+        drain(&mut session);
         handle(&settings, &mut session, &[forged]);
         assert!(!session.is_settled(), "{forged:?}");
         session.wake(Millis(250));
-        assert_eq!(drained(&mut session).len(), 1, "retransmission after {forged:?}");
+        assert_eq!(drain(&mut session).len(), 1, "retransmission after {forged:?}");
     }
 }
 
@@ -97,16 +97,16 @@ fn repeated_acknowledgements_do_not_retransmit_everything() {
     let mut session = session(&settings);
     session.write(&text(20_000));
     session.flush(Millis(0));
-    drained(&mut session);
+    drain(&mut session);
     let ack = Segment { command: Command::Ack, ts: Millis(0), ..push(10, b"") };
     handle(&settings, &mut session, &[ack; 60]);
     session.flush(Millis(1));
-    let again: usize = drained(&mut session).iter().map(Vec::len).sum();
+    let again: usize = drain(&mut session).iter().map(Vec::len).sum();
     assert!(again < 2 * 20_000, "{again} bytes were sent again");
     for _ in 0..20 {
         handle(&settings, &mut session, &[ack; 60]);
         session.flush(Millis(1));
-        assert_eq!(drained(&mut session).len(), 0);
+        assert_eq!(drain(&mut session).len(), 0);
     }
 }
 
@@ -117,7 +117,7 @@ fn duplicates_are_acknowledged_once_per_datagram() {
     for _ in 0..1000 {
         handle(&settings, &mut session, &[push(0, b""); 60]);
     }
-    let answered: usize = drained(&mut session).iter().map(Vec::len).sum();
+    let answered: usize = drain(&mut session).iter().map(Vec::len).sum();
     // A datagram of 60 duplicates is answered with one acknowledgement.
     assert!(answered < 1000 * 60, "{answered} bytes");
 }
@@ -132,9 +132,9 @@ fn forged_timestamps_do_not_extend_the_timeout() {
         let ts = Millis(0x8000_0000 + sn);
         handle(&settings, &mut session, &[Segment { command: Command::Ack, ts, ..push(sn, b"") }]);
     }
-    drained(&mut session);
+    drain(&mut session);
     session.wake(Millis(1000));
-    assert!(!drained(&mut session).is_empty());
+    assert!(!drain(&mut session).is_empty());
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn peer_that_never_acknowledges_is_abandoned_after_ten_seconds() {
     handle(&settings, &mut session, &[push(0, b"from anywhere")]);
     while let Some(alarm) = session.next_alarm() {
         session.wake(alarm);
-        drained(&mut session);
+        drain(&mut session);
         assert!(alarm.since(Millis(0)) <= 10_100);
     }
 }
