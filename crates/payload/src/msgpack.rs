@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
     // Not an `Iterator`: the end of the bytes is an error wherever a value is expected.
     #[expect(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Token<'a>, Error> {
-        let [marker] = self.fixed()?;
+        let [marker] = self.take_chunk()?;
         Ok(match marker {
             0x00..=0x7f => Token::Unsigned(marker.into()),
             0x80..=0x8f => self.map((marker & 0x0f).into())?,
@@ -101,35 +101,35 @@ impl<'a> Reader<'a> {
                 let length = self.length(marker - 0xc7)?;
                 self.ext(length)?
             }
-            0xca => Token::F32(f32::from_be_bytes(self.fixed()?)),
-            0xcb => Token::F64(f64::from_be_bytes(self.fixed()?)),
-            0xcc => Token::Unsigned(u8::from_be_bytes(self.fixed()?).into()),
-            0xcd => Token::Unsigned(u16::from_be_bytes(self.fixed()?).into()),
-            0xce => Token::Unsigned(u32::from_be_bytes(self.fixed()?).into()),
-            0xcf => Token::Unsigned(u64::from_be_bytes(self.fixed()?)),
-            0xd0 => signed(i8::from_be_bytes(self.fixed()?).into()),
-            0xd1 => signed(i16::from_be_bytes(self.fixed()?).into()),
-            0xd2 => signed(i32::from_be_bytes(self.fixed()?).into()),
-            0xd3 => signed(i64::from_be_bytes(self.fixed()?)),
+            0xca => Token::F32(f32::from_be_bytes(self.take_chunk()?)),
+            0xcb => Token::F64(f64::from_be_bytes(self.take_chunk()?)),
+            0xcc => Token::Unsigned(u8::from_be_bytes(self.take_chunk()?).into()),
+            0xcd => Token::Unsigned(u16::from_be_bytes(self.take_chunk()?).into()),
+            0xce => Token::Unsigned(u32::from_be_bytes(self.take_chunk()?).into()),
+            0xcf => Token::Unsigned(u64::from_be_bytes(self.take_chunk()?)),
+            0xd0 => signed_token(i8::from_be_bytes(self.take_chunk()?).into()),
+            0xd1 => signed_token(i16::from_be_bytes(self.take_chunk()?).into()),
+            0xd2 => signed_token(i32::from_be_bytes(self.take_chunk()?).into()),
+            0xd3 => signed_token(i64::from_be_bytes(self.take_chunk()?)),
             0xd4..=0xd8 => self.ext(1 << (marker - 0xd4))?,
             0xd9..=0xdb => {
                 let length = self.length(marker - 0xd9)?;
                 Token::Str(self.take(length)?)
             }
             0xdc => {
-                let count = u16::from_be_bytes(self.fixed()?);
+                let count = u16::from_be_bytes(self.take_chunk()?);
                 self.array(count.into())?
             }
             0xdd => {
-                let count = u32::from_be_bytes(self.fixed()?);
+                let count = u32::from_be_bytes(self.take_chunk()?);
                 self.array(count)?
             }
             0xde => {
-                let count = u16::from_be_bytes(self.fixed()?);
+                let count = u16::from_be_bytes(self.take_chunk()?);
                 self.map(count.into())?
             }
             0xdf => {
-                let count = u32::from_be_bytes(self.fixed()?);
+                let count = u32::from_be_bytes(self.take_chunk()?);
                 self.map(count)?
             }
             0xe0..=0xff => Token::Negative((marker as i8).into()),
@@ -157,9 +157,9 @@ impl<'a> Reader<'a> {
     /// Reads a length of 1, 2 or 4 bytes; the last bits of the marker select the width.
     fn length(&mut self, width: u8) -> Result<usize, Error> {
         Ok(match width {
-            0 => u8::from_be_bytes(self.fixed()?).into(),
-            1 => u16::from_be_bytes(self.fixed()?).into(),
-            _ => u32::from_be_bytes(self.fixed()?) as usize,
+            0 => u8::from_be_bytes(self.take_chunk()?).into(),
+            1 => u16::from_be_bytes(self.take_chunk()?).into(),
+            _ => u32::from_be_bytes(self.take_chunk()?) as usize,
         })
     }
 
@@ -179,7 +179,7 @@ impl<'a> Reader<'a> {
     }
 
     fn ext(&mut self, length: usize) -> Result<Token<'a>, Error> {
-        let kind = i8::from_be_bytes(self.fixed()?);
+        let kind = i8::from_be_bytes(self.take_chunk()?);
         Ok(Token::Ext(kind, self.take(length)?))
     }
 
@@ -189,14 +189,14 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+    fn take_chunk<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         let (taken, rest) = self.rest.split_first_chunk().ok_or(Error::Truncated)?;
         self.rest = rest;
         Ok(*taken)
     }
 }
 
-fn signed(value: i64) -> Token<'static> {
+fn signed_token(value: i64) -> Token<'static> {
     u64::try_from(value).map_or(Token::Negative(value), Token::Unsigned)
 }
 
@@ -392,7 +392,7 @@ mod tests {
 
     use super::*;
 
-    fn written(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    fn write_to_vec(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
         let mut bytes = Vec::new();
         write(&mut Writer::new(&mut bytes));
         bytes
@@ -423,10 +423,10 @@ mod tests {
             (-(1 << 31) - 1, "d3ffffffff7fffffff"),
             (i64::MIN, "d38000000000000000"),
         ] {
-            assert_bytes(written(|writer| writer.signed(value)), hex(bytes));
-            assert_eq!(Reader::new(&hex(bytes)).next(), Ok(signed(value)), "{value}");
+            assert_bytes(write_to_vec(|writer| writer.signed(value)), hex(bytes));
+            assert_eq!(Reader::new(&hex(bytes)).next(), Ok(signed_token(value)), "{value}");
         }
-        assert_bytes(written(|writer| writer.unsigned(u64::MAX)), hex("cf ffffffffffffffff"));
+        assert_bytes(write_to_vec(|writer| writer.unsigned(u64::MAX)), hex("cf ffffffffffffffff"));
     }
 
     #[test]
@@ -450,7 +450,7 @@ mod tests {
         for length in [0, 1, 2, 4, 5, 8, 15, 16, 17, 31, 32, 255, 256, 65535, 65536] {
             let (bytes, count) = (vec![b'x'; length], length as u32);
             let text = String::from_utf8(bytes.clone()).expect("ASCII");
-            let all = written(|writer| {
+            let all = write_to_vec(|writer| {
                 writer.nil();
                 writer.bool(true);
                 writer.bool(false);
@@ -490,13 +490,13 @@ mod tests {
     #[test]
     fn count_can_be_filled_in_after_its_items() {
         for count in [0, 1, 15, 16, 65535, 65536] {
-            let before = written(|writer| {
+            let before = write_to_vec(|writer| {
                 writer.array(count);
                 (0..count).for_each(|_| writer.nil());
                 writer.map(count);
                 (0..2 * count).for_each(|_| writer.nil());
             });
-            let after = written(|writer| {
+            let after = write_to_vec(|writer| {
                 let mark = writer.begin();
                 (0..count).for_each(|_| writer.nil());
                 writer.end_array(mark, count as usize);

@@ -19,16 +19,16 @@ pub(super) fn compress(bytes: &[u8]) -> Result<Vec<u8>, Error> {
 
 /// Returns the announced length.
 pub(super) fn hint(bytes: &[u8]) -> Option<usize> {
-    announced(&mut Reader::new(bytes))
+    read_length(&mut Reader::new(bytes))
 }
 
-fn announced(block: &mut Reader<'_>) -> Option<usize> {
+fn read_length(block: &mut Reader<'_>) -> Option<usize> {
     block.varint().and_then(|length| u32::try_from(length).ok()).map(|length| length as usize)
 }
 
 pub(super) fn decompress(bytes: &[u8], room: &mut Room<'_>) -> Result<Vec<u8>, Error> {
     let mut block = Reader::new(bytes);
-    let length = announced(&mut block).ok_or(BROKEN)?;
+    let length = read_length(&mut block).ok_or(BROKEN)?;
     if length > room.limit {
         return Err(Error::TooLarge { limit: room.limit });
     }

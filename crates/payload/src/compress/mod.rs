@@ -68,13 +68,13 @@ pub fn decompress_reserving(
             room.reserve_exact(bytes.len())?;
             Ok(bytes.to_vec())
         }
-        Compression::Gzip => deflate::gunzip(bytes, &mut room).map(fitted),
-        Compression::Zlib => deflate::unzlib(bytes, &mut room).map(fitted),
+        Compression::Gzip => deflate::gunzip(bytes, &mut room).map(release_unused),
+        Compression::Zlib => deflate::unzlib(bytes, &mut room).map(release_unused),
         Compression::Snappy => snappy::decompress(bytes, &mut room),
-        Compression::SnappyFrames => snappy::decompress_frames(bytes, &mut room).map(fitted),
+        Compression::SnappyFrames => snappy::decompress_frames(bytes, &mut room).map(release_unused),
         Compression::Lz4 => lz4::decompress(bytes, &mut room),
         #[cfg(feature = "zstd")]
-        Compression::Zstd => zstd::decompress(bytes, &mut room).map(fitted),
+        Compression::Zstd => zstd::decompress(bytes, &mut room).map(release_unused),
         unknown => Err(Error::Unknown(unknown)),
     }
 }
@@ -95,7 +95,7 @@ pub fn hint(compression: Compression, bytes: &[u8]) -> Option<usize> {
 }
 
 /// Releases unused capacity if it is large: the output may be kept for long.
-fn fitted(mut out: Vec<u8>) -> Vec<u8> {
+fn release_unused(mut out: Vec<u8>) -> Vec<u8> {
     if out.capacity() > WORTH_FITTING && out.capacity() / 2 > out.len() {
         out.shrink_to_fit();
     }

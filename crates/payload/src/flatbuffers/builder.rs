@@ -94,7 +94,7 @@ impl Builder {
     pub fn offsets<T>(&mut self, elements: &[Offset<T>]) -> Offset<[T]> {
         let mark = self.lists.elements.len();
         self.lists.elements.extend(elements.iter().map(|element| element.from_end));
-        self.gathered(mark)
+        self.write_collected(mark)
     }
 
     /// Writes the object that `each` returns for every item, then a vector of them.
@@ -108,7 +108,7 @@ impl Builder {
             let element = each(self, item);
             self.lists.elements.push(element.from_end);
         }
-        self.gathered(mark)
+        self.write_collected(mark)
     }
 
     /// Writes a vector of tables.
@@ -165,7 +165,7 @@ impl Builder {
     }
 
     /// Writes a vector of the elements that were collected since `mark`.
-    fn gathered<T>(&mut self, mark: usize) -> Offset<[T]> {
+    fn write_collected<T>(&mut self, mark: usize) -> Offset<[T]> {
         let count = self.lists.elements.len() - mark;
         self.make_room(count * OFFSET, OFFSET);
         for _ in 0..count {

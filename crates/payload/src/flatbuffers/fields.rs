@@ -1,5 +1,5 @@
 use super::Value;
-use super::layout::{FIRST_ENTRY, OFFSET, behind, u16_at, u32_at};
+use super::layout::{FIRST_ENTRY, OFFSET, follow, u16_at, u32_at};
 
 /// The fields of one table, looked up by id.
 ///
@@ -53,12 +53,12 @@ impl<'a> Fields<'a> {
 
     /// Returns the bytes of a struct in a union.
     pub fn bytes_in_union(self, id: u16, len: usize) -> Option<&'a [u8]> {
-        self.buffer.get(behind(self.buffer, self.place(id)?)?..)?.get(..len)
+        self.buffer.get(follow(self.buffer, self.place(id)?)?..)?.get(..len)
     }
 
     /// Returns the number of elements of a vector, and their bytes for elements of `size` bytes.
     pub fn elements(self, id: u16, size: usize) -> Option<(usize, &'a [u8])> {
-        let at = behind(self.buffer, self.place(id)?)?;
+        let at = follow(self.buffer, self.place(id)?)?;
         let count = u32_at(self.buffer, at)? as usize;
         let bytes = self.buffer.get(at.checked_add(OFFSET)?..)?.get(..count.checked_mul(size)?)?;
         Some((count, bytes))

@@ -8,7 +8,7 @@ pub(super) const FIRST_ENTRY: usize = 4;
 
 /// Follows the distance stored at `at`.
 #[inline]
-pub(super) fn behind(buffer: &[u8], at: usize) -> Option<usize> {
+pub(super) fn follow(buffer: &[u8], at: usize) -> Option<usize> {
     at.checked_add(u32_at(buffer, at)? as usize)
 }
 

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::layout::{OFFSET, behind};
+use super::layout::{OFFSET, follow};
 use super::verify::What;
 use super::{Fields, Invalid, TableVerifier, Value, Verifier};
 
@@ -53,7 +53,7 @@ impl<T: Table> Value for T {
 
     #[inline]
     fn view(buffer: &[u8], at: usize) -> Option<T::Ref<'_>> {
-        Fields::at(buffer, behind(buffer, at)?).map(T::over)
+        Fields::at(buffer, follow(buffer, at)?).map(T::over)
     }
 
     #[inline]
@@ -103,7 +103,7 @@ impl TableVerifier<'_, '_> {
     pub fn nested<T: Table>(&mut self, name: &'static str, id: u16) -> Result<(), Invalid> {
         self.field::<[u8]>(name, id)?;
         let Some(buffer) = self.bytes(id) else { return Ok(()) };
-        self.verifier.nested(buffer, Verifier::root::<T>).map_err(|invalid| invalid.within(name))
+        self.verifier.verify_nested(buffer, Verifier::root::<T>).map_err(|invalid| invalid.within(name))
     }
 }
 

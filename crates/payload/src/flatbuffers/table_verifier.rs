@@ -1,4 +1,4 @@
-use super::layout::{FIRST_ENTRY, OFFSET, behind, u16_at, u32_at};
+use super::layout::{FIRST_ENTRY, OFFSET, follow, u16_at, u32_at};
 use super::verify::What;
 use super::{Invalid, Value, Verifier};
 
@@ -14,18 +14,18 @@ pub struct TableVerifier<'v, 'a> {
 impl<'v, 'a> TableVerifier<'v, 'a> {
     /// Enters the table at `at`.
     pub(super) fn enter(verifier: &'v mut Verifier<'a>, at: usize) -> Result<Self, Invalid> {
-        verifier.aligned(at, OFFSET)?;
-        verifier.range(at, OFFSET)?;
+        verifier.check_aligned(at, OFFSET)?;
+        verifier.check_range(at, OFFSET)?;
         let back = u32_at(verifier.buffer, at).unwrap_or_default().cast_signed();
         let vtable = (at as i64)
             .checked_sub(i64::from(back))
             .and_then(|vtable| usize::try_from(vtable).ok())
             .ok_or_else(|| Invalid::new(What::OutOfRange { at: 0, len: OFFSET }))?;
-        verifier.aligned(vtable, 2)?;
-        verifier.range(vtable, 2)?;
+        verifier.check_aligned(vtable, 2)?;
+        verifier.check_range(vtable, 2)?;
         let vtable_len = usize::from(u16_at(verifier.buffer, vtable).unwrap_or_default());
-        verifier.aligned(vtable + vtable_len, 2)?;
-        verifier.range(vtable, vtable_len)?;
+        verifier.check_aligned(vtable + vtable_len, 2)?;
+        verifier.check_range(vtable, vtable_len)?;
         verifier.enter()?;
         Ok(Self { verifier, at, vtable, vtable_len })
     }
@@ -138,7 +138,7 @@ impl<'v, 'a> TableVerifier<'v, 'a> {
     /// Returns the bytes of a verified vector of bytes.
     pub(super) fn bytes(&self, id: u16) -> Option<&'a [u8]> {
         let buffer = self.verifier.buffer;
-        let at = behind(buffer, self.place(id)?)?;
+        let at = follow(buffer, self.place(id)?)?;
         let len = u32_at(buffer, at).unwrap_or_default() as usize;
         Some(buffer.get(at + OFFSET..at + OFFSET + len).unwrap_or_default())
     }

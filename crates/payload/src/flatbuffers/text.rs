@@ -3,7 +3,7 @@ use std::fmt;
 
 use polyrpc_core::Status;
 
-use super::layout::{OFFSET, behind, u32_at};
+use super::layout::{OFFSET, follow, u32_at};
 use super::{Invalid, Value, Verifier};
 
 /// A string in a buffer: bytes that should be UTF-8, which neither C++ nor its verifier checks.
@@ -76,7 +76,7 @@ impl Value for Text<'static> {
 
     #[inline]
     fn view(buffer: &[u8], at: usize) -> Option<Text<'_>> {
-        let start = behind(buffer, at)?;
+        let start = follow(buffer, at)?;
         let len = u32_at(buffer, start)? as usize;
         buffer.get(start + OFFSET..)?.get(..len).map(Text)
     }

@@ -1,6 +1,6 @@
 use std::cmp::Ordering;
 
-use super::layout::behind;
+use super::layout::follow;
 use super::{Invalid, Verifier};
 
 /// A type of fields and of vector elements.
@@ -26,7 +26,7 @@ pub trait Value: 'static {
     /// Does the same for the value of a union, whose inline part is always a distance.
     #[inline]
     fn view_in_union(buffer: &[u8], at: usize) -> Option<Self::View<'_>> {
-        let at = if Self::REFERS { at } else { behind(buffer, at)? };
+        let at = if Self::REFERS { at } else { follow(buffer, at)? };
         Self::view(buffer, at)
     }
 
@@ -61,8 +61,8 @@ impl Verifier<'_> {
     /// If it lies outside of the buffer, or is not aligned.
     #[inline]
     pub fn inline<T: Value>(&mut self, at: usize) -> Result<(), Invalid> {
-        self.aligned(at, T::ALIGN)?;
-        self.range(at, T::SIZE)
+        self.check_aligned(at, T::ALIGN)?;
+        self.check_range(at, T::SIZE)
     }
 }
 

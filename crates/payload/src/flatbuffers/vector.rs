@@ -2,7 +2,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::layout::{OFFSET, behind, u32_at};
+use super::layout::{OFFSET, follow, u32_at};
 use super::{Invalid, Keyed, Value, Verifier};
 
 /// View of a vector in a buffer.
@@ -124,7 +124,7 @@ impl<T: Value> Value for [T] {
 
     #[inline]
     fn view(buffer: &[u8], at: usize) -> Option<Vector<'_, T>> {
-        Vector::at(buffer, behind(buffer, at)?)
+        Vector::at(buffer, follow(buffer, at)?)
     }
 
     fn verify(verifier: &mut Verifier<'_>, at: usize) -> Result<(), Invalid> {

@@ -127,8 +127,8 @@ impl<'a> Verifier<'a> {
     ) -> Result<(usize, usize), Invalid> {
         let count = self.distance(at)?;
         let first = at + OFFSET;
-        self.aligned(first, align)?;
-        self.range(first, count.saturating_mul(size))?;
+        self.check_aligned(first, align)?;
+        self.check_range(first, count.saturating_mul(size))?;
         Ok((first, count))
     }
 
@@ -143,18 +143,18 @@ impl<'a> Verifier<'a> {
 
     #[inline]
     fn distance(&mut self, at: usize) -> Result<usize, Invalid> {
-        self.aligned(at, OFFSET)?;
-        self.range(at, OFFSET)?;
+        self.check_aligned(at, OFFSET)?;
+        self.check_range(at, OFFSET)?;
         Ok(u32_at(self.buffer, at).unwrap_or_default() as usize)
     }
 
     #[inline]
-    pub(super) fn aligned(&self, at: usize, align: usize) -> Result<(), Invalid> {
+    pub(super) fn check_aligned(&self, at: usize, align: usize) -> Result<(), Invalid> {
         if at.is_multiple_of(align) { Ok(()) } else { Err(Invalid::new(What::Unaligned { at, align })) }
     }
 
     #[inline]
-    pub(super) fn range(&mut self, at: usize, len: usize) -> Result<(), Invalid> {
+    pub(super) fn check_range(&mut self, at: usize, len: usize) -> Result<(), Invalid> {
         if at.checked_add(len).is_none_or(|end| end > self.buffer.len()) {
             return Err(Invalid::new(What::OutOfRange { at, len }));
         }
@@ -197,7 +197,7 @@ impl<'a> Verifier<'a> {
     }
 
     /// Verifies a nested buffer, whose content counts as if it were part of this one.
-    pub(super) fn nested(
+    pub(super) fn verify_nested(
         &mut self,
         buffer: &'a [u8],
         verify: impl FnOnce(&mut Self) -> Result<(), Invalid>,

@@ -116,7 +116,7 @@ impl<'t, 'de> Decoder<'t, 'de> {
     }
 
     /// Returns the name and number of the type in an interface, or `None` if it is nil.
-    fn concrete(&mut self) -> Result<Option<(&str, i32)>, Error> {
+    fn concrete_type(&mut self) -> Result<Option<(&str, i32)>, Error> {
         let name = self.cursor.text()?;
         if name.is_empty() {
             return Ok(None);
@@ -136,7 +136,7 @@ impl<'t, 'de> Decoder<'t, 'de> {
             Kind::Bool | Kind::Int | Kind::Uint | Kind::Float => self.cursor.uint().map(drop),
             Kind::Complex => self.cursor.uint().and_then(|_| self.cursor.uint()).map(drop),
             Kind::Bytes | Kind::String | Kind::Opaque(_) => self.cursor.bytes().map(drop),
-            Kind::Interface => match self.concrete()?.map(|(_, of)| of) {
+            Kind::Interface => match self.concrete_type()?.map(|(_, of)| of) {
                 None => Ok(()),
                 Some(of) => self.deeper(|inner| inner.skip(of)),
             },
@@ -208,7 +208,7 @@ impl<'a, 't, 'de> SentValue<'a, 't, 'de> {
         let mut kind = self.kind()?;
         let mut depth = 0;
         while kind == Kind::Interface {
-            match self.decoder.concrete()? {
+            match self.decoder.concrete_type()? {
                 None => return zero(Zero::any(), visitor),
                 Some((_, of)) => self.of = of,
             }
@@ -512,7 +512,7 @@ impl<'de> Deserializer<'de> for SentValue<'_, '_, 'de> {
             }
             Kind::Interface => {
                 let held = decoder.cursor.ahead().text()?.to_owned();
-                let Some((_, of)) = decoder.concrete()? else {
+                let Some((_, of)) = decoder.concrete_type()? else {
                     return Err(Error::new(format!("a nil interface is no {name}")));
                 };
                 // A unit variant that was sent as a plain string.
@@ -630,7 +630,7 @@ struct NamedFields<'a, 't, 'de> {
 
 impl<'t> NamedFields<'_, 't, '_> {
     /// Returns the next sent field that the receiver knows.
-    fn sent(&mut self) -> Result<Option<&'t str>, Error> {
+    fn next_sent(&mut self) -> Result<Option<&'t str>, Error> {
         while let Some(place) = self.decoder.next_field(self.fields, self.last)? {
             self.last = place;
             let decoder = &mut *self.decoder;
@@ -662,7 +662,7 @@ impl<'t> NamedFields<'_, 't, '_> {
     }
 
     /// Returns the next field of the receiver that was not sent.
-    fn missing(&mut self) -> Option<&'static str> {
+    fn next_missing(&mut self) -> Option<&'static str> {
         while let Some(&name) = self.wanted.get(self.next) {
             self.next += 1;
             if !self.seen.contains(self.next - 1) {
@@ -673,13 +673,13 @@ impl<'t> NamedFields<'_, 't, '_> {
     }
 
     /// Returns the declared type of a field, if any, whose zero value was not sent.
-    fn declared(&self, name: &str) -> Option<i32> {
+    fn declared_type(&self, name: &str) -> Option<i32> {
         let mut fields = self.decoder.table.fields(self.decoder.definitions, self.fields);
         fields.find(|&(declared, _)| declared == name).map(|(_, of)| of)
     }
 
     fn finish(mut self) -> Result<(), Error> {
-        while !self.ended && self.sent()?.is_some() {
+        while !self.ended && self.next_sent()?.is_some() {
             self.decoder.skip(self.of)?;
         }
         Ok(())
@@ -691,13 +691,13 @@ impl<'de> MapAccess<'de> for &mut NamedFields<'_, '_, 'de> {
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
         if !self.ended {
-            if let Some(name) = self.sent()? {
+            if let Some(name) = self.next_sent()? {
                 return seed.deserialize(StrDeserializer::<Error>::new(name)).map(Some);
             }
             (self.ended, self.next) = (true, 0);
         }
-        let Some(name) = self.missing() else { return Ok(None) };
-        self.of = self.declared(name).unwrap_or_default();
+        let Some(name) = self.next_missing() else { return Ok(None) };
+        self.of = self.declared_type(name).unwrap_or_default();
         self.decoder.field = name;
         seed.deserialize(StrDeserializer::<Error>::new(name)).map(Some)
     }

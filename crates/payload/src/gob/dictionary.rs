@@ -41,21 +41,21 @@ impl Dictionary {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(cursor.take(length)?);
         let mut kept = Cursor::new(&self.bytes[at..]);
-        let id = defined(&mut kept)?;
+        let id = read_defined_id(&mut kept)?;
         self.table.define(id, &self.bytes, start, &mut kept, limits)
     }
 
     /// Returns the definitions of all types reachable from `of`, in order of arrival, and whether they are complete:
     /// decoding a value of an undefined type reports the error.
     pub(super) fn closure(&self, of: &[i32]) -> (Vec<u8>, bool) {
-        let (reached, complete) = self.reached(of);
+        let (reached, complete) = self.collect_reachable(of);
         let mut messages: Vec<_> = reached.iter().map(Table::message).collect();
         messages.sort_unstable_by_key(|message| message.start);
         let parts = messages.into_iter().filter_map(|message| self.bytes.get(message));
         (parts.flatten().copied().collect(), complete)
     }
 
-    fn reached(&self, of: &[i32]) -> (Vec<Definition>, bool) {
+    fn collect_reachable(&self, of: &[i32]) -> (Vec<Definition>, bool) {
         let (mut reached, mut complete) = (Vec::new(), true);
         let mut seen: HashSet<_> = of.iter().copied().collect();
         let mut waiting: Vec<_> = seen.iter().copied().collect();
@@ -79,7 +79,7 @@ pub(super) fn too_long(limits: &Limits) -> Error {
 }
 
 /// Reads the number of a type that is about to be defined.
-pub(super) fn defined(cursor: &mut Cursor<'_>) -> Result<i32, Error> {
+pub(super) fn read_defined_id(cursor: &mut Cursor<'_>) -> Result<i32, Error> {
     cursor.id()?.checked_neg().ok_or_else(Error::unknown_type)
 }
 
@@ -87,7 +87,7 @@ pub(super) fn defined(cursor: &mut Cursor<'_>) -> Result<i32, Error> {
 fn definition_length(mut cursor: Cursor<'_>) -> Result<usize, Error> {
     let before = cursor.len();
     let bytes = cursor.rest();
-    let _ = defined(&mut cursor)?;
+    let _ = read_defined_id(&mut cursor)?;
     // Any type number will do: only the end of the definition matters.
     Table::default().define(id::FIRST, bytes, 0, &mut cursor, &Limits::default())?;
     Ok(before - cursor.len())

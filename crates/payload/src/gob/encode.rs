@@ -56,9 +56,14 @@ type WasWritten = bool;
 impl<'d, 'o> Destination<'d, 'o> {
     /// Writes a value of a basic type, or omits it.
     #[inline]
-    fn basic(mut self, of: Type, is_zero: bool, put: impl FnOnce(&mut Vec<u8>)) -> Result<WasWritten, Error> {
+    fn write_basic(
+        mut self,
+        of: Type,
+        is_zero: bool,
+        put: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<WasWritten, Error> {
         if self.of != of {
-            return self.other(of, put);
+            return self.write_other(of, put);
         }
         if is_zero && self.delta > 0 {
             return Ok(false);
@@ -77,7 +82,7 @@ impl<'d, 'o> Destination<'d, 'o> {
 
     /// An interface accepts a basic type under its name.
     #[cold]
-    fn other(mut self, of: Type, put: impl FnOnce(&mut Vec<u8>)) -> Result<WasWritten, Error> {
+    fn write_other(mut self, of: Type, put: impl FnOnce(&mut Vec<u8>)) -> Result<WasWritten, Error> {
         if self.of != Type::Any {
             return Err(self.mismatch(&format!("{of:?}")));
         }
@@ -91,7 +96,7 @@ impl<'d, 'o> Destination<'d, 'o> {
             _ => ("complex128", id::COMPLEX),
         };
         self.announce();
-        let mark = hold(self.out, name, id);
+        let mark = begin_interface(self.out, name, id);
         self.out.push(0);
         put(self.out);
         end(self.out, mark);
@@ -105,7 +110,7 @@ impl<'d, 'o> Destination<'d, 'o> {
         name: &'static str,
         value: &T,
     ) -> Result<WasWritten, Error> {
-        match self_encoding::marked(name) {
+        match self_encoding::parse_marker(name) {
             Some((name, _)) => Err(Error::new(format!(
                 "{name} encodes itself: in an interface{{}} it must be a variant of an enum, by the name that Go registers it by"
             ))),
@@ -126,19 +131,19 @@ impl<'d, 'o> Destination<'d, 'o> {
         }
     }
 
-    fn empty(mut self) -> Result<WasWritten, Error> {
+    fn write_empty(mut self) -> Result<WasWritten, Error> {
         match self.kind() {
             Some(Kind::Struct { fields, .. }) if fields.is_empty() => {
                 self.announce();
                 self.out.push(0);
                 Ok(true)
             }
-            _ => self.nothing(),
+            _ => self.write_nothing(),
         }
     }
 
     /// Writes no value: omits a field, writes a nil interface elsewhere.
-    fn nothing(self) -> Result<WasWritten, Error> {
+    fn write_nothing(self) -> Result<WasWritten, Error> {
         if self.delta > 0 {
             return Ok(false);
         }
@@ -156,7 +161,7 @@ impl<'d, 'o> Destination<'d, 'o> {
             return Err(self.mismatch(name));
         };
         self.announce();
-        let mark = hold(self.out, name, self.description.id_of(of));
+        let mark = begin_interface(self.out, name, self.description.id_of(of));
         if !self.description.is_struct(of) {
             self.out.push(0);
         }
@@ -171,7 +176,7 @@ impl<'d, 'o> Destination<'d, 'o> {
             (Type::Any, _) => {
                 self.announce();
                 let any = self.description.any()?;
-                let mark = hold(self.out, "[]interface {}", any.list);
+                let mark = begin_interface(self.out, "[]interface {}", any.list);
                 self.out.push(0);
                 (Form::Elements(Type::Any), Some(mark))
             }
@@ -198,7 +203,7 @@ impl<'d, 'o> Destination<'d, 'o> {
             (Type::Any, _) => {
                 self.announce();
                 let any = self.description.any()?;
-                let mark = hold(self.out, "map[string]interface {}", any.map);
+                let mark = begin_interface(self.out, "map[string]interface {}", any.map);
                 self.out.push(0);
                 (Type::String, Type::Any, Some(mark))
             }
@@ -226,7 +231,7 @@ impl<'d, 'o> Destination<'d, 'o> {
 }
 
 /// Starts the content of an interface; [`end`] finishes it.
-fn hold(out: &mut Vec<u8>, name: &str, id: i32) -> usize {
+fn begin_interface(out: &mut Vec<u8>, name: &str, id: i32) -> usize {
     put_bytes(out, name.as_bytes());
     put_int(out, id.into());
     begin(out)
@@ -244,7 +249,7 @@ impl<'d, 'o> Serializer for Destination<'d, 'o> {
     type SerializeStructVariant = Variety<Members<'d, 'o>>;
 
     fn serialize_bool(self, value: bool) -> Result<WasWritten, Error> {
-        self.basic(Type::Bool, !value, |out| out.push(value.into()))
+        self.write_basic(Type::Bool, !value, |out| out.push(value.into()))
     }
 
     fn serialize_i8(self, value: i8) -> Result<WasWritten, Error> {
@@ -261,7 +266,7 @@ impl<'d, 'o> Serializer for Destination<'d, 'o> {
 
     #[inline]
     fn serialize_i64(self, value: i64) -> Result<WasWritten, Error> {
-        self.basic(Type::Int, value == 0, |out| put_int(out, value))
+        self.write_basic(Type::Int, value == 0, |out| put_int(out, value))
     }
 
     fn serialize_u8(self, value: u8) -> Result<WasWritten, Error> {
@@ -286,9 +291,9 @@ impl<'d, 'o> Serializer for Destination<'d, 'o> {
         if self.of == Type::Any
             && let Ok(value) = i64::try_from(value)
         {
-            return self.other(Type::Int, |out| put_int(out, value));
+            return self.write_other(Type::Int, |out| put_int(out, value));
         }
-        self.basic(Type::Uint, value == 0, |out| put_uint(out, value))
+        self.write_basic(Type::Uint, value == 0, |out| put_uint(out, value))
     }
 
     fn serialize_f32(self, value: f32) -> Result<WasWritten, Error> {
@@ -296,7 +301,7 @@ impl<'d, 'o> Serializer for Destination<'d, 'o> {
     }
 
     fn serialize_f64(self, value: f64) -> Result<WasWritten, Error> {
-        self.basic(Type::Float, value == 0.0, |out| put_float(out, value))
+        self.write_basic(Type::Float, value == 0.0, |out| put_float(out, value))
     }
 
     fn serialize_char(self, value: char) -> Result<WasWritten, Error> {
@@ -313,7 +318,7 @@ impl<'d, 'o> Serializer for Destination<'d, 'o> {
             put_bytes(self.out, &time.to_binary());
             return Ok(true);
         }
-        self.basic(Type::String, value.is_empty(), |out| put_bytes(out, value.as_bytes()))
+        self.write_basic(Type::String, value.is_empty(), |out| put_bytes(out, value.as_bytes()))
     }
 
     fn serialize_bytes(mut self, value: &[u8]) -> Result<WasWritten, Error> {
@@ -325,11 +330,11 @@ impl<'d, 'o> Serializer for Destination<'d, 'o> {
             put_bytes(self.out, value);
             return Ok(true);
         }
-        self.basic(Type::Bytes, value.is_empty(), |out| put_bytes(out, value))
+        self.write_basic(Type::Bytes, value.is_empty(), |out| put_bytes(out, value))
     }
 
     fn serialize_none(self) -> Result<WasWritten, Error> {
-        self.nothing()
+        self.write_nothing()
     }
 
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<WasWritten, Error> {
@@ -337,11 +342,11 @@ impl<'d, 'o> Serializer for Destination<'d, 'o> {
     }
 
     fn serialize_unit(self) -> Result<WasWritten, Error> {
-        self.empty()
+        self.write_empty()
     }
 
     fn serialize_unit_struct(self, _: &'static str) -> Result<WasWritten, Error> {
-        self.empty()
+        self.write_empty()
     }
 
     fn serialize_unit_variant(
@@ -575,7 +580,7 @@ impl Members<'_, '_> {
                 let expected = fields.get(*next).filter(|field| field.name == name).map(|_| *next);
                 let place = expected.or_else(|| fields.iter().position(|field| field.name == name));
                 let Some((place, field)) = place.and_then(|at| Some((at, fields.get(at)?))) else {
-                    return if put.description.is_learned() { Ok(()) } else { undescribed(name, value) };
+                    return if put.description.is_learned() { Ok(()) } else { check_empty(name, value) };
                 };
                 *next = place + 1;
                 let delta = place as i64 - *last;
@@ -596,7 +601,7 @@ impl Members<'_, '_> {
 
 /// A field without a type description, such as `PhantomData`, which must have no content.
 #[cold]
-fn undescribed<T: Serialize + ?Sized>(name: &str, value: &T) -> Result<(), Error> {
+fn check_empty<T: Serialize + ?Sized>(name: &str, value: &T) -> Result<(), Error> {
     let description = Description::default();
     let unit = Destination { description: &description, out: &mut Vec::new(), of: Type::Any, delta: 1 };
     match value.serialize(unit) {

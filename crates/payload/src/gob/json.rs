@@ -10,7 +10,7 @@ use super::number::{Cursor, begin, end, put_bytes, put_float, put_int, put_uint}
 use super::time::Time;
 use super::types::{Fields, Kind, Opaque, Shape, define, id};
 use super::value_walk::singleton;
-use super::{Error, Limits, Split, sole};
+use super::{Error, Limits, Split, read_sole};
 
 /// Converts the value of a stream to JSON, in the form of Go's `encoding/json`: bytes in base64, times as texts. A
 /// field that was not sent appears with its zero value, and a non-finite number, which Go rejects, as a text.
@@ -20,7 +20,7 @@ use super::{Error, Limits, Split, sole};
 /// If the bytes are not a stream of a single value.
 pub fn to_json(bytes: &[u8]) -> Result<String, Error> {
     let limits = Limits { message: usize::MAX - 16, ..Limits::default() };
-    let body = sole(bytes, limits.clone())?.into_bytes();
+    let body = read_sole(bytes, limits.clone())?.into_bytes();
     let split = Split::parse(&body, &limits)?;
     let (of, cursor) = split.value()?;
     let mut printer = Printer { split: &split, cursor, depth: limits.depth, out: String::new() };

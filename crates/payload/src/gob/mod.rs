@@ -159,7 +159,7 @@ pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
         let (of, content) = split.value()?;
         return decode::value(split.definitions, &split.table, of, content);
     }
-    sole(bytes, limits)?.decode()
+    read_sole(bytes, limits)?.decode()
 }
 
 /// Decodes the arguments of a function, a gob stream of one value: a struct, an array or a slice with a member for
@@ -192,7 +192,7 @@ pub(super) fn read<R, E: From<Error>>(
     let whole;
     let mut split = Split::parse(bytes, &limits)?;
     if !split.is_plain() {
-        whole = sole(bytes, limits.clone())?.into_bytes();
+        whole = read_sole(bytes, limits.clone())?.into_bytes();
         split = Split::parse(&whole, &limits)?;
     }
     let (of, content) = split.value()?;
@@ -202,7 +202,7 @@ pub(super) fn read<R, E: From<Error>>(
 }
 
 /// Returns the only value of a stream, in one piece.
-fn sole(bytes: &[u8], limits: Limits) -> Result<Value, Error> {
+fn read_sole(bytes: &[u8], limits: Limits) -> Result<Value, Error> {
     let (mut inbox, mut reader) = (BytesMut::from(bytes), Reader::new(limits));
     let value = reader.next(&mut inbox)?.ok_or_else(Error::truncated)?;
     if inbox.is_empty() { Ok(value) } else { Err(Error::new("bytes follow the value")) }
@@ -235,7 +235,7 @@ impl<'a> Split<'a> {
             if end > limits.definitions {
                 return Err(dictionary::too_long(limits));
             }
-            let id = dictionary::defined(&mut content)?;
+            let id = dictionary::read_defined_id(&mut content)?;
             table.define(id, bytes.get(..end).unwrap_or_default(), at, &mut content, limits)?;
             if !content.is_empty() {
                 return Err(Error::new("extra data in buffer"));

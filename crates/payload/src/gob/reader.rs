@@ -134,7 +134,7 @@ impl Reader {
         let mut cursor = Cursor::new(message);
         cursor.uint()?;
         let of = cursor.id()?;
-        if let Some(definitions) = self.definitions_cache.plain(of, &self.dictionary)? {
+        if let Some(definitions) = self.definitions_cache.plain_definitions(of, &self.dictionary)? {
             return Ok(Some(Value { definitions, message: message.clone() }));
         }
         let mut walk = ValueWalk::new();
@@ -225,10 +225,10 @@ impl TypeDefinitions {
     /// Also returns whether the definitions are complete.
     fn collect(dictionary: &Dictionary, types: &[i32]) -> (Arc<Self>, bool) {
         let (bytes, complete) = dictionary.closure(types);
-        (Self::parsed(bytes), complete)
+        (Self::from_bytes(bytes), complete)
     }
 
-    fn parsed(bytes: Vec<u8>) -> Arc<Self> {
+    fn from_bytes(bytes: Vec<u8>) -> Arc<Self> {
         // They were parsed before, one by one, and checked against the stream's limits.
         let limits = Limits { types: usize::MAX, definitions: usize::MAX, ..Limits::default() };
         let table = Split::parse(&bytes, &limits).map(|split| split.table).unwrap_or_default();
@@ -281,7 +281,11 @@ const COLLECTED: usize = 1 << 20;
 
 impl TypeDefinitionsCache {
     /// Returns the definitions of a type without interfaces, which could add more.
-    fn plain(&mut self, of: i32, dictionary: &Dictionary) -> Result<Option<Arc<TypeDefinitions>>, Error> {
+    fn plain_definitions(
+        &mut self,
+        of: i32,
+        dictionary: &Dictionary,
+    ) -> Result<Option<Arc<TypeDefinitions>>, Error> {
         if (0..id::INTERFACE).contains(&of) {
             return Ok(Some(self.none.clone()));
         }
@@ -305,7 +309,7 @@ impl TypeDefinitionsCache {
         }
         let allowance = COLLECTED.saturating_add(self.received.saturating_mul(COLLECTED_PER_BYTE));
         if self.collected > allowance {
-            return self.whole(dictionary, allowance);
+            return self.all_definitions(dictionary, allowance);
         }
         let (definitions, complete) = TypeDefinitions::collect(dictionary, types);
         self.collected += definitions.bytes.len();
@@ -327,7 +331,11 @@ impl TypeDefinitionsCache {
     /// Returns all definitions. They are collected again when there are more types, as often as another allowance
     /// permits.
     #[cold]
-    fn whole(&mut self, dictionary: &Dictionary, allowance: usize) -> Result<Arc<TypeDefinitions>, Error> {
+    fn all_definitions(
+        &mut self,
+        dictionary: &Dictionary,
+        allowance: usize,
+    ) -> Result<Arc<TypeDefinitions>, Error> {
         let there_are = dictionary.table().len();
         if let Some((whole, there_were)) = &self.whole
             && *there_were == there_are
@@ -337,7 +345,7 @@ impl TypeDefinitionsCache {
         if self.collected > allowance.saturating_mul(2) {
             return Err(Error::new("too many types that refer to each other are defined between values"));
         }
-        let whole = TypeDefinitions::parsed(dictionary.bytes().to_vec());
+        let whole = TypeDefinitions::from_bytes(dictionary.bytes().to_vec());
         self.collected += whole.bytes.len();
         self.whole = Some((whole.clone(), there_are));
         Ok(whole)

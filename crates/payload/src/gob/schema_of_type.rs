@@ -302,7 +302,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         let special = match name {
             COMPLEX => Type::Complex,
             time::NAME => self.trace.add(Kind::Time),
-            name => match self_encoding::marked(name) {
+            name => match self_encoding::parse_marker(name) {
                 Some((name, how)) => self.trace.add(Kind::Own(name, how)),
                 None => return visitor.visit_newtype_struct(self),
             },

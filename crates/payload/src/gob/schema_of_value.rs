@@ -21,7 +21,7 @@ pub(super) fn learn<T: Serialize + ?Sized>(value: &T) -> Result<Description, Err
     let mut kinds = Vec::new();
     let seen = value.serialize(ValueObserver)?.ok_or_else(|| Error::new("cannot encode nil value"))?;
     let top = seen.settle(&mut kinds)?.unwrap_or(Type::Any);
-    Ok(Description::learned(kinds, top))
+    Ok(Description::new_learned(kinds, top))
 }
 
 /// Structure seen so far.
@@ -74,12 +74,12 @@ impl ObservedType {
             Self::Own(name, how) => Kind::Own(name, how),
             Self::Unit => Kind::Struct { name: "", fields: Vec::new() },
             Self::List(Some(elem)) if *elem == Self::Basic(Type::Byte) => return Ok(Some(Type::Bytes)),
-            Self::List(Some(elem)) => Kind::Slice(elem.known(kinds)?),
+            Self::List(Some(elem)) => Kind::Slice(elem.settle_known(kinds)?),
             Self::Row(row) => {
-                let types: Result<_, _> = row.into_iter().map(|each| each.known(kinds)).collect();
+                let types: Result<_, _> = row.into_iter().map(|each| each.settle_known(kinds)).collect();
                 Kind::for_tuple(types?).ok_or_else(|| Error::new("a tuple of too many"))?
             }
-            Self::Map(Some(pair)) => Kind::Map(pair.0.known(kinds)?, pair.1.known(kinds)?),
+            Self::Map(Some(pair)) => Kind::Map(pair.0.settle_known(kinds)?, pair.1.settle_known(kinds)?),
             Self::Struct(name, seen) => {
                 let mut fields = Vec::new();
                 for (name, seen) in seen {
@@ -90,7 +90,7 @@ impl ObservedType {
             }
             Self::Choice(seen) => {
                 let variants =
-                    seen.into_iter().map(|(name, seen)| Ok(Variant { name, of: seen.known(kinds)? }));
+                    seen.into_iter().map(|(name, seen)| Ok(Variant { name, of: seen.settle_known(kinds)? }));
                 Kind::Choice(variants.collect::<Result<_, Error>>()?)
             }
         };
@@ -102,7 +102,7 @@ impl ObservedType {
     }
 
     /// Does the same where nothing can be omitted.
-    fn known(self, kinds: &mut Vec<Kind>) -> Result<Type, Error> {
+    fn settle_known(self, kinds: &mut Vec<Kind>) -> Result<Type, Error> {
         self.settle(kinds)?.ok_or_else(|| Error::new("the element type of an empty list is unknown"))
     }
 }
@@ -224,7 +224,7 @@ impl Serializer for ValueObserver {
         match name {
             COMPLEX => basic(Type::Complex),
             time::NAME => Ok(Some(ObservedType::Time)),
-            name => match self_encoding::marked(name) {
+            name => match self_encoding::parse_marker(name) {
                 Some((name, how)) => Ok(Some(ObservedType::Own(name, how))),
                 None => value.serialize(self),
             },

@@ -93,14 +93,14 @@ impl<G: GoType> Own<G> {
             Method::GobEncoder => GOB,
             Method::BinaryMarshaler => BINARY,
         };
-        joined(prefix.as_bytes(), G::NAME.as_bytes())
+        concat(prefix.as_bytes(), G::NAME.as_bytes())
     };
 }
 
 const GOB: &str = "polyrpc gob GobEncoder ";
 const BINARY: &str = "polyrpc gob BinaryMarshaler ";
 
-const fn joined(one: &[u8], other: &[u8]) -> ([u8; 128], usize) {
+const fn concat(one: &[u8], other: &[u8]) -> ([u8; 128], usize) {
     assert!(other.len() <= 64, "the name of the Go type is too long");
     let mut buffer = [0; 128];
     let mut at = 0;
@@ -116,7 +116,7 @@ const fn joined(one: &[u8], other: &[u8]) -> ([u8; 128], usize) {
 }
 
 /// Returns the Go type that a marker names.
-pub(super) fn marked(mark: &'static str) -> Option<(&'static str, Opaque)> {
+pub(super) fn parse_marker(mark: &'static str) -> Option<(&'static str, Opaque)> {
     let gob = mark.strip_prefix(GOB).map(|name| (name, Opaque::Gob));
     gob.or_else(|| mark.strip_prefix(BINARY).map(|name| (name, Opaque::Binary)))
 }

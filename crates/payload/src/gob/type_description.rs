@@ -74,7 +74,7 @@ pub(super) struct Any {
 }
 
 impl Description {
-    pub(super) fn learned(kinds: Vec<Kind>, top: Type) -> Self {
+    pub(super) fn new_learned(kinds: Vec<Kind>, top: Type) -> Self {
         Self { learned: true, ..Self::new(kinds, top) }
     }
 

@@ -99,7 +99,7 @@ impl ValueWalk {
         limits: &Limits,
     ) -> Result<bool, Error> {
         loop {
-            if self.expects_type && !self.concrete(cursor, dictionary, names, limits)? {
+            if self.expects_type && !self.read_concrete_type(cursor, dictionary, names, limits)? {
                 return Ok(false);
             }
             match self.step(cursor, dictionary)? {
@@ -128,13 +128,13 @@ impl ValueWalk {
             }
             Frame::Elements { of, left } if *left > 0 => {
                 *left -= 1;
-                return more(cursor).map(|()| Step::Value(*of));
+                return check_not_empty(cursor).map(|()| Step::Value(*of));
             }
             Frame::Pairs { key, elem, left, at_elem } if *left > 0 => {
                 let of = if *at_elem { *elem } else { *key };
                 *left -= u64::from(*at_elem);
                 *at_elem = !*at_elem;
-                return more(cursor).map(|()| Step::Value(of));
+                return check_not_empty(cursor).map(|()| Step::Value(of));
             }
             Frame::Interface { mark, announced, left, types } => {
                 // Definitions inside count as well, but only up to the first one.
@@ -219,7 +219,7 @@ impl ValueWalk {
     }
 
     /// Reads the number of an interface's type after any definitions; `false` if the message ends before it.
-    fn concrete(
+    fn read_concrete_type(
         &mut self,
         cursor: &mut Cursor<'_>,
         dictionary: &mut Dictionary,
@@ -270,7 +270,7 @@ enum Step {
     Done,
 }
 
-fn more(cursor: &Cursor<'_>) -> Result<(), Error> {
+fn check_not_empty(cursor: &Cursor<'_>) -> Result<(), Error> {
     if cursor.is_empty() { Err(Error::new("length exceeds input size")) } else { Ok(()) }
 }
 

@@ -11,7 +11,7 @@ use super::dictionary::Dictionary;
 use super::number::{Cursor, begin, end, put_int};
 use super::types::{Definition, Kind, Shape, Table, define, id};
 use super::value_walk::{Names, ValueWalk};
-use super::{Error, Limits, Split, encode, schema_of_type, sole, to_vec};
+use super::{Error, Limits, Split, encode, read_sole, schema_of_type, to_vec};
 
 /// State of one direction of a sent gob stream: the types that the peer knows.
 ///
@@ -74,9 +74,9 @@ impl Writer {
         let known = self.definitions_cache.get(definitions);
         // The definitions do not show the content of a top-level interface.
         if let Some(renaming) = known.filter(|renaming| !renaming.dynamic && of != id::INTERFACE) {
-            return plain(body.get(definitions.len()..).unwrap_or_default(), renaming, out);
+            return write_plain(body.get(definitions.len()..).unwrap_or_default(), renaming, out);
         }
-        self.unknown(body, out)
+        self.write_unknown(body, out)
     }
 
     /// Appends a Rust value.
@@ -104,19 +104,19 @@ impl Writer {
     }
 
     #[cold]
-    fn unknown(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+    fn write_unknown(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         let limits = LIMITS();
         let split = Split::parse(body, &limits)?;
         if split.is_plain() {
             let renaming = self.adopt(split.definitions, &split.table, out)?;
-            plain(split.rest, &renaming, out)
+            write_plain(split.rest, &renaming, out)
         } else {
-            self.dynamic(&sole(body, limits)?.into_bytes(), out)
+            self.write_dynamic(&read_sole(body, limits)?.into_bytes(), out)
         }
     }
 
     /// Appends a value that contains types, too.
-    fn dynamic(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+    fn write_dynamic(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         let limits = LIMITS();
         let split = Split::parse(body, &limits)?;
         let (of, mut content) = split.value()?;
@@ -246,7 +246,7 @@ impl Names for Renaming {
 }
 
 /// Appends a message whose value contains no types, with its type's number here.
-fn plain(message: &[u8], names: &Renaming, out: &mut Vec<u8>) -> Result<(), Error> {
+fn write_plain(message: &[u8], names: &Renaming, out: &mut Vec<u8>) -> Result<(), Error> {
     let mut cursor = Cursor::new(message);
     let mut content = Cursor::new(cursor.bytes()?);
     if !cursor.is_empty() {

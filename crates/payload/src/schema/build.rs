@@ -247,7 +247,7 @@ impl<'a> Builder<'a> {
             oneofs: fields.iter().filter_map(|field| field.oneof).max().map_or(0, |last| last + 1),
             map_entry: raw.map_entry,
             has_required: fields.iter().any(Field::is_required),
-            well_known: WellKnown::named(full_name),
+            well_known: WellKnown::from_full_name(full_name),
             fields,
         })
     }
@@ -673,7 +673,7 @@ fn brpc_name(name: &str) -> String {
     while let Some(at) = rest.find("_Z") {
         let (before, escape) = rest.split_at(at);
         out.push_str(before);
-        match escaped(escape) {
+        match parse_escape(escape) {
             Some((c, after)) => {
                 out.push(c);
                 rest = after;
@@ -688,7 +688,7 @@ fn brpc_name(name: &str) -> String {
     out
 }
 
-fn escaped(text: &str) -> Option<(char, &str)> {
+fn parse_escape(text: &str) -> Option<(char, &str)> {
     let (digits, rest) = text.strip_prefix("_Z")?.split_at_checked(3)?;
     let number: u8 = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())??;
     number.is_ascii().then_some((char::from(number), rest.strip_prefix('_')?))

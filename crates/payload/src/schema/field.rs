@@ -174,7 +174,7 @@ impl Kind {
     }
 
     /// Returns its keyword in a `.proto`; for an enum or a message, `enum` or `message`.
-    pub(crate) fn declared(self) -> &'static str {
+    pub(crate) fn keyword(self) -> &'static str {
         match self {
             Self::Double => "double",
             Self::Float => "float",

@@ -199,7 +199,7 @@ impl Names {
             }
         }
         for (index, field) in fields.iter().enumerate().filter(|(_, field)| !field.extension) {
-            names.folded.entry(folded_camel_case(&field.name).into()).or_insert(index as u32);
+            names.folded.entry(fold_camel_case(&field.name).into()).or_insert(index as u32);
         }
         Ok(names)
     }
@@ -231,7 +231,7 @@ impl Names {
 
 /// Returns the Go struct's field name (protobuf-go `internal/strs.GoCamelCase`), in lower case: underscores before a
 /// lower-case letter are removed, and a leading one becomes an `X`.
-fn folded_camel_case(name: &str) -> String {
+fn fold_camel_case(name: &str) -> String {
     let bytes = name.as_bytes();
     let mut out = String::with_capacity(name.len());
     for (i, c) in name.char_indices() {
@@ -273,7 +273,7 @@ impl WellKnown {
         self != Self::Empty
     }
 
-    pub(super) fn named(full_name: &str) -> Option<Self> {
+    pub(super) fn from_full_name(full_name: &str) -> Option<Self> {
         Some(match full_name.strip_prefix("google.protobuf.")? {
             "Any" => Self::Any,
             "Timestamp" => Self::Timestamp,

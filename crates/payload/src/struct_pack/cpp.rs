@@ -35,7 +35,7 @@ macro_rules! newtypes {
         )*
 
         /// Returns the type for a newtype's name.
-        pub(super) fn named(name: &str) -> Option<Type> {
+        pub(super) fn find_type(name: &str) -> Option<Type> {
             match name {
                 $($serde => Some($ty),)*
                 _ => None,

@@ -44,20 +44,20 @@ impl<'p, 'i, 'de> Decoder<'p, 'i, 'de> {
     fn scalar<V: Visitor<'de>>(self, scalar: Scalar, visitor: V) -> Result<V::Value, Error> {
         let input = self.input;
         match scalar {
-            Scalar::I8 => visitor.visit_i8(i8::from_le_bytes(input.fixed()?)),
-            Scalar::I16 => visitor.visit_i16(i16::from_le_bytes(input.fixed()?)),
-            Scalar::I32 => visitor.visit_i32(i32::from_le_bytes(input.fixed()?)),
-            Scalar::I64 => visitor.visit_i64(i64::from_le_bytes(input.fixed()?)),
-            Scalar::I128 => visitor.visit_i128(i128::from_le_bytes(input.fixed()?)),
+            Scalar::I8 => visitor.visit_i8(i8::from_le_bytes(input.take_chunk()?)),
+            Scalar::I16 => visitor.visit_i16(i16::from_le_bytes(input.take_chunk()?)),
+            Scalar::I32 => visitor.visit_i32(i32::from_le_bytes(input.take_chunk()?)),
+            Scalar::I64 => visitor.visit_i64(i64::from_le_bytes(input.take_chunk()?)),
+            Scalar::I128 => visitor.visit_i128(i128::from_le_bytes(input.take_chunk()?)),
             Scalar::U8 | Scalar::Char => visitor.visit_u8(input.byte()?),
-            Scalar::U16 | Scalar::Char16 => visitor.visit_u16(u16::from_le_bytes(input.fixed()?)),
-            Scalar::U32 => visitor.visit_u32(u32::from_le_bytes(input.fixed()?)),
-            Scalar::U64 => visitor.visit_u64(u64::from_le_bytes(input.fixed()?)),
-            Scalar::U128 => visitor.visit_u128(u128::from_le_bytes(input.fixed()?)),
+            Scalar::U16 | Scalar::Char16 => visitor.visit_u16(u16::from_le_bytes(input.take_chunk()?)),
+            Scalar::U32 => visitor.visit_u32(u32::from_le_bytes(input.take_chunk()?)),
+            Scalar::U64 => visitor.visit_u64(u64::from_le_bytes(input.take_chunk()?)),
+            Scalar::U128 => visitor.visit_u128(u128::from_le_bytes(input.take_chunk()?)),
             Scalar::Bool => visitor.visit_bool(input.flag()?),
-            Scalar::Char32 => visitor.visit_char(character(u32::from_le_bytes(input.fixed()?))?),
-            Scalar::F32 => visitor.visit_f32(f32::from_le_bytes(input.fixed()?)),
-            Scalar::F64 => visitor.visit_f64(f64::from_le_bytes(input.fixed()?)),
+            Scalar::Char32 => visitor.visit_char(character(u32::from_le_bytes(input.take_chunk()?))?),
+            Scalar::F32 => visitor.visit_f32(f32::from_le_bytes(input.take_chunk()?)),
+            Scalar::F64 => visitor.visit_f64(f64::from_le_bytes(input.take_chunk()?)),
             // Peers truncate values that are too large.
             Scalar::VarI32 => visitor.visit_i32(input.zigzag()? as i32),
             Scalar::VarU32 => visitor.visit_u32(input.varint()? as u32),
@@ -124,7 +124,7 @@ impl<'p, 'i, 'de> Decoder<'p, 'i, 'de> {
         Ok(value)
     }
 
-    fn chosen<V: Visitor<'de>>(self, index: u32, id: Id, visitor: V) -> Result<V::Value, Error> {
+    fn visit_alternative<V: Visitor<'de>>(self, index: u32, id: Id, visitor: V) -> Result<V::Value, Error> {
         let Self { plan, input, .. } = self;
         input.enter()?;
         let value = visitor
@@ -173,11 +173,11 @@ impl<'de> Deserializer<'de> for Decoder<'_, '_, 'de> {
                 let index = self.input.byte()?;
                 let id = alternatives.get(usize::from(index));
                 let id = *id.ok_or(Error::Invalid("a variant holds an alternative that it does not have"))?;
-                self.chosen(index.into(), id, visitor)
+                self.visit_alternative(index.into(), id, visitor)
             }
             Node::Expected { value, error } => match self.input.flag()? {
-                true => self.chosen(0, *value, visitor),
-                false => self.chosen(1, *error, visitor),
+                true => self.visit_alternative(0, *value, visitor),
+                false => self.visit_alternative(1, *error, visitor),
             },
             Node::Struct { members, fast } => self.members(members, fast, visitor),
         }

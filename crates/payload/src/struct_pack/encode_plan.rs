@@ -144,7 +144,7 @@ impl Compiler {
         self.node(ty, false)?;
         let mut nodes: Vec<_> =
             self.nodes.into_iter().map(|node| node.expect("every node is compiled")).collect();
-        let sizes: Vec<_> = nodes.iter().map(|node| node.repeated(&nodes)).collect();
+        let sizes: Vec<_> = nodes.iter().map(|node| node.min_item_size(&nodes)).collect();
         for (node, size) in nodes.iter_mut().zip(sizes) {
             if let Node::Array { least, .. } | Node::List { least, .. } | Node::Map { least, .. } = node {
                 *least = size;
@@ -297,22 +297,22 @@ impl Node {
     }
 
     /// Returns the minimum number of bytes of its repeated part.
-    fn repeated(&self, nodes: &[Self]) -> usize {
+    fn min_item_size(&self, nodes: &[Self]) -> usize {
         match self {
-            Self::Array { item, .. } | Self::List { item, .. } => nodes[item.0].least(nodes),
-            Self::Map { entry, .. } => least(entry, nodes),
+            Self::Array { item, .. } | Self::List { item, .. } => nodes[item.0].min_size(nodes),
+            Self::Map { entry, .. } => min_size_of(entry, nodes),
             _ => 0,
         }
     }
 
     /// Returns its minimum number of bytes. This terminates: every recursion contains a node that takes one.
-    fn least(&self, nodes: &[Self]) -> usize {
+    fn min_size(&self, nodes: &[Self]) -> usize {
         match self {
             Self::Unit { size } => *size,
             Self::Scalar(scalar) if scalar.is_fast() => 0,
             Self::Scalar(scalar) => scalar.size().unwrap_or(1),
-            Self::Array { item, count, .. } => nodes[item.0].least(nodes).saturating_mul(*count),
-            Self::Struct { members, .. } => least(members, nodes),
+            Self::Array { item, count, .. } => nodes[item.0].min_size(nodes).saturating_mul(*count),
+            Self::Struct { members, .. } => min_size_of(members, nodes),
             Self::String(_)
             | Self::List { .. }
             | Self::Map { .. }
@@ -323,8 +323,8 @@ impl Node {
     }
 }
 
-fn least(members: &[Member], nodes: &[Node]) -> usize {
+fn min_size_of(members: &[Member], nodes: &[Node]) -> usize {
     members.iter().fold(0, |sum: usize, member| {
-        sum.saturating_add(nodes[member.id.0].least(nodes)).saturating_add(member.gap)
+        sum.saturating_add(nodes[member.id.0].min_size(nodes)).saturating_add(member.gap)
     })
 }

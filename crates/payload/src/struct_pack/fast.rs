@@ -20,7 +20,7 @@ pub(super) fn read(scalars: &[Scalar], input: &mut Input<'_>) -> Result<Vec<i128
     let bit = |at: usize| bits.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1);
     let form = usize::from(bit(scalars.len())) | usize::from(bit(scalars.len() + 1)) << 1;
     let width = 1 << form;
-    if width > widest(scalars) {
+    if width > max_size(scalars) {
         return Err(Error::Invalid("integers are wider than their types"));
     }
     let value = |(at, scalar): (usize, &Scalar)| match bit(at) {
@@ -51,7 +51,7 @@ fn map_size(scalars: &[Scalar]) -> usize {
     (scalars.len() + 2).div_ceil(8)
 }
 
-fn widest(scalars: &[Scalar]) -> usize {
+fn max_size(scalars: &[Scalar]) -> usize {
     scalars.iter().map(|scalar| size(*scalar)).max().unwrap_or(0)
 }
 

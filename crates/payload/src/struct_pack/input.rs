@@ -63,14 +63,14 @@ impl<'de> Input<'de> {
         Ok(taken)
     }
 
-    pub(super) fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+    pub(super) fn take_chunk<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         let (taken, rest) = self.rest.split_first_chunk().ok_or(Error::Truncated)?;
         self.rest = rest;
         Ok(*taken)
     }
 
     pub(super) fn byte(&mut self) -> Result<u8, Error> {
-        self.fixed().map(|[byte]| byte)
+        self.take_chunk().map(|[byte]| byte)
     }
 
     pub(super) fn flag(&mut self) -> Result<bool, Error> {
@@ -84,16 +84,16 @@ impl<'de> Input<'de> {
     /// Reads an integer or a character of any width; `None` if the scalar is neither, or too large.
     pub(super) fn integer(&mut self, scalar: Scalar) -> Result<Option<i128>, Error> {
         Ok(Some(match scalar {
-            Scalar::I8 => i8::from_le_bytes(self.fixed()?).into(),
-            Scalar::I16 => i16::from_le_bytes(self.fixed()?).into(),
-            Scalar::I32 => i32::from_le_bytes(self.fixed()?).into(),
-            Scalar::I64 => i64::from_le_bytes(self.fixed()?).into(),
-            Scalar::I128 => i128::from_le_bytes(self.fixed()?),
+            Scalar::I8 => i8::from_le_bytes(self.take_chunk()?).into(),
+            Scalar::I16 => i16::from_le_bytes(self.take_chunk()?).into(),
+            Scalar::I32 => i32::from_le_bytes(self.take_chunk()?).into(),
+            Scalar::I64 => i64::from_le_bytes(self.take_chunk()?).into(),
+            Scalar::I128 => i128::from_le_bytes(self.take_chunk()?),
             Scalar::U8 | Scalar::Char => self.byte()?.into(),
-            Scalar::U16 | Scalar::Char16 => u16::from_le_bytes(self.fixed()?).into(),
-            Scalar::U32 | Scalar::Char32 => u32::from_le_bytes(self.fixed()?).into(),
-            Scalar::U64 => u64::from_le_bytes(self.fixed()?).into(),
-            Scalar::U128 => return Ok(u128::from_le_bytes(self.fixed()?).try_into().ok()),
+            Scalar::U16 | Scalar::Char16 => u16::from_le_bytes(self.take_chunk()?).into(),
+            Scalar::U32 | Scalar::Char32 => u32::from_le_bytes(self.take_chunk()?).into(),
+            Scalar::U64 => u64::from_le_bytes(self.take_chunk()?).into(),
+            Scalar::U128 => return Ok(u128::from_le_bytes(self.take_chunk()?).try_into().ok()),
             Scalar::VarI32 | Scalar::VarI64 => self.zigzag()?.into(),
             Scalar::VarU32 | Scalar::VarU64 => self.varint()?.into(),
             Scalar::Bool | Scalar::F32 | Scalar::F64 => return Ok(None),

@@ -161,12 +161,12 @@ impl Reader<'_> {
     fn ty_behind(&mut self) -> Result<Type, Error> {
         Ok(match self.byte()? {
             STRING => Type::String(self.character()?),
-            ARRAY => Type::Array(self.boxed()?, self.count()?),
-            MAP => Type::Map(self.boxed()?, self.boxed()?),
-            SET => Type::Set(self.boxed()?),
-            LIST => Type::List(self.boxed()?),
-            OPTIONAL => Type::Optional(self.boxed()?),
-            EXPECTED => Type::Expected(self.boxed()?, self.boxed()?),
+            ARRAY => Type::Array(self.boxed_type()?, self.count()?),
+            MAP => Type::Map(self.boxed_type()?, self.boxed_type()?),
+            SET => Type::Set(self.boxed_type()?),
+            LIST => Type::List(self.boxed_type()?),
+            OPTIONAL => Type::Optional(self.boxed_type()?),
+            EXPECTED => Type::Expected(self.boxed_type()?, self.boxed_type()?),
             VARIANT => Type::Variant(self.alternatives()?),
             STRUCT => Type::Struct(self.structure()?),
             UNIT => Type::Unit,
@@ -178,7 +178,7 @@ impl Reader<'_> {
         })
     }
 
-    fn boxed(&mut self) -> Result<Box<Type>, Error> {
+    fn boxed_type(&mut self) -> Result<Box<Type>, Error> {
         self.ty().map(Box::new)
     }
 
@@ -202,7 +202,7 @@ impl Reader<'_> {
     fn structure(&mut self) -> Result<Struct, Error> {
         let (mut members, mut image) = (Vec::new(), Image::Never);
         loop {
-            if let Some(packed) = self.packed() {
+            if let Some(packed) = self.packed_image() {
                 image = packed;
                 break;
             }
@@ -223,13 +223,13 @@ impl Reader<'_> {
             Image::Packed { .. } if this.placement().is_none() => {
                 Err(Error::ty("the declared memory layout of a struct does not fit its members"))
             }
-            _ => Ok(this.simplified()),
+            _ => Ok(this.simplify()),
         }
     }
 
     /// Parses two numbers before the end. No member looks like them: a member that starts with the same byte is
     /// followed by another type, which the end is not.
-    fn packed(&mut self) -> Option<Image> {
+    fn packed_image(&mut self) -> Option<Image> {
         let [pack, align, END | END_WITH_ID, ..] = *self.rest else { return None };
         let power = |byte: u8| {
             let number = usize::from(byte.checked_sub(LAST)?);
@@ -276,7 +276,7 @@ impl Reader<'_> {
 
 impl Struct {
     /// Replaces the [`Image`] by the simplest equivalent one.
-    fn simplified(mut self) -> Self {
+    fn simplify(mut self) -> Self {
         let given = self.image;
         self.image = Image::Natural;
         let natural = self.placement();

@@ -100,14 +100,14 @@ impl<'a> Parser<'a> {
             true => Type::Recursive(self.number()?),
             false => {
                 let name = self.name();
-                self.named(name)?
+                self.named_type(name)?
             }
         };
         self.depth -= 1;
         Ok(ty)
     }
 
-    fn named(&mut self, name: &'a str) -> Result<Type, Error> {
+    fn named_type(&mut self, name: &'a str) -> Result<Type, Error> {
         let plain = name.strip_prefix("std::").unwrap_or(name);
         Ok(match plain {
             "monostate" | "void" => Type::Unit,
@@ -115,25 +115,25 @@ impl<'a> Parser<'a> {
             "u16string" => Type::String(Character::Char16),
             "u32string" => Type::String(Character::Char32),
             "array" => self.between(|this| {
-                let item = this.boxed()?;
+                let item = this.boxed_type()?;
                 this.comma()?;
                 Ok(Type::Array(item, this.number()?))
             })?,
-            "vector" | "list" | "deque" => Type::List(self.between(Self::boxed)?),
-            "set" | "multiset" | "unordered_set" => Type::Set(self.between(Self::boxed)?),
+            "vector" | "list" | "deque" => Type::List(self.between(Self::boxed_type)?),
+            "set" | "multiset" | "unordered_set" => Type::Set(self.between(Self::boxed_type)?),
             "map" | "multimap" | "unordered_map" => {
-                let (key, value) = self.between(Self::two)?;
+                let (key, value) = self.between(Self::type_pair)?;
                 Type::Map(key, value)
             }
-            "optional" | "unique_ptr" => Type::Optional(self.between(Self::boxed)?),
+            "optional" | "unique_ptr" => Type::Optional(self.between(Self::boxed_type)?),
             "expected" => {
-                let (value, error) = self.between(Self::two)?;
+                let (value, error) = self.between(Self::type_pair)?;
                 Type::Expected(value, error)
             }
             "variant" => Type::Variant(self.between(Self::list)?),
             "tuple" => self.structure(Image::Never)?,
             "struct" | "pair" => self.structure(Image::Natural)?,
-            "packed" => self.packed()?,
+            "packed" => self.packed_struct()?,
             _ => Type::Scalar(scalar(plain.strip_suffix("_t").unwrap_or(plain)).ok_or_else(|| {
                 Error::ty(match name {
                     "" => format!("a type is missing before {:?}", self.rest),
@@ -145,10 +145,10 @@ impl<'a> Parser<'a> {
 
     fn structure(&mut self, image: Image) -> Result<Type, Error> {
         let members = self.between(Self::list)?;
-        self.identified(Struct { members, image, id: None })
+        self.finish_struct(Struct { members, image, id: None })
     }
 
-    fn packed(&mut self) -> Result<Type, Error> {
+    fn packed_struct(&mut self) -> Result<Type, Error> {
         let this = self.between(|this| {
             let pack = this.alignment()?;
             this.comma()?;
@@ -156,7 +156,7 @@ impl<'a> Parser<'a> {
             this.comma()?;
             Ok(Struct { members: this.list()?, image: Image::Packed { pack, align }, id: None })
         })?;
-        self.identified(this)
+        self.finish_struct(this)
     }
 
     /// Parses an alignment that [`Type::from_literal`] accepts, too.
@@ -168,20 +168,20 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn identified(&mut self, mut this: Struct) -> Result<Type, Error> {
+    fn finish_struct(&mut self, mut this: Struct) -> Result<Type, Error> {
         if self.takes('#') {
             this.id = Some(self.number()?);
         }
         Ok(Type::Struct(this))
     }
 
-    fn two(&mut self) -> Result<(Box<Type>, Box<Type>), Error> {
-        let first = self.boxed()?;
+    fn type_pair(&mut self) -> Result<(Box<Type>, Box<Type>), Error> {
+        let first = self.boxed_type()?;
         self.comma()?;
-        Ok((first, self.boxed()?))
+        Ok((first, self.boxed_type()?))
     }
 
-    fn boxed(&mut self) -> Result<Box<Type>, Error> {
+    fn boxed_type(&mut self) -> Result<Box<Type>, Error> {
         self.ty().map(Box::new)
     }
 

@@ -233,7 +233,7 @@ impl<'r, 'k> Tracer<'r, 'k> {
     }
 
     /// Whether there is nothing to trace: a sample is needed, or the type is nested within itself.
-    fn known(&mut self, name: &str) -> Result<bool, Stop> {
+    fn is_known(&mut self, name: &str) -> Result<bool, Stop> {
         Ok(self.purpose == Purpose::Sample || self.run.recurs(name)?)
     }
 
@@ -343,7 +343,7 @@ impl<'de> Deserializer<'de> for Tracer<'_, '_> {
 
     fn deserialize_option<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Stop> {
         let name = type_name::<V>();
-        if self.known(name)? {
+        if self.is_known(name)? {
             return visitor.visit_none();
         }
         let run = self.run;
@@ -361,14 +361,14 @@ impl<'de> Deserializer<'de> for Tracer<'_, '_> {
     ) -> Result<V::Value, Stop> {
         let Self { run, purpose } = self;
         let value = visitor.visit_newtype_struct(Tracer { run: &mut *run, purpose })?;
-        if let (Some(ty), Purpose::Trace) = (cpp::named(name), purpose) {
+        if let (Some(ty), Purpose::Trace) = (cpp::find_type(name), purpose) {
             run.traced = Some(ty);
         }
         Ok(value)
     }
 
     fn deserialize_seq<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Stop> {
-        if self.known(type_name::<V>())? {
+        if self.is_known(type_name::<V>())? {
             return self.samples(0, visitor);
         }
         let ty = if is_of_set::<V>() { Type::Set } else { Type::List };
@@ -379,7 +379,7 @@ impl<'de> Deserializer<'de> for Tracer<'_, '_> {
         if count == 0 {
             return Err(Stop::ty("an array has no items"));
         }
-        if self.known(type_name::<V>())? {
+        if self.is_known(type_name::<V>())? {
             return self.samples(count, visitor);
         }
         match is_of_array(&visitor) {
@@ -394,14 +394,14 @@ impl<'de> Deserializer<'de> for Tracer<'_, '_> {
         count: usize,
         visitor: V,
     ) -> Result<V::Value, Stop> {
-        if self.known(type_name::<V>())? {
+        if self.is_known(type_name::<V>())? {
             return self.samples(count, visitor);
         }
         self.members(count, visitor, |members| structure(name, members))
     }
 
     fn deserialize_map<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Stop> {
-        if self.known(type_name::<V>())? {
+        if self.is_known(type_name::<V>())? {
             return visitor.visit_map(Samples { run: self.run, left: 0 });
         }
         let run = self.run;
@@ -430,7 +430,7 @@ impl<'de> Deserializer<'de> for Tracer<'_, '_> {
         names: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Stop> {
-        if self.known(type_name::<V>())? {
+        if self.is_known(type_name::<V>())? {
             return self.sample_enum(names.len(), visitor);
         }
         let run = self.run;

@@ -147,7 +147,7 @@ impl Serializer for Observer {
         name: &'static str,
         value: &T,
     ) -> Result<Type, NotInferable> {
-        cpp::named(name).map_or_else(|| infer(value, self.depth), Ok)
+        cpp::find_type(name).map_or_else(|| infer(value, self.depth), Ok)
     }
 
     fn serialize_newtype_variant<T: Serialize + ?Sized>(

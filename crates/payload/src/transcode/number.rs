@@ -15,17 +15,17 @@ pub(super) fn put_int(out: &mut Vec<u8>, value: i64) {
 /// Appends a finite number like Go and ECMAScript: `3`, `0.1`, `1e+21`, `1.5e-7` (Go `encoding/json/encode.go`,
 /// `floatEncoder`; protobuf-go `internal/encoding/json`).
 pub(super) fn put_go(out: &mut Vec<u8>, value: f64) {
-    Decimal::shortest(value).put(out, Layout { exponent_sign: true, ..JSON });
+    Decimal::from_float(value).put(out, Layout { exponent_sign: true, ..JSON });
 }
 
 /// Like [`put_go`], with no more digits than identify a 32-bit float.
 pub(super) fn put_go_f32(out: &mut Vec<u8>, value: f32) {
-    Decimal::shortest(value).put(out, Layout { exponent_sign: true, ..JSON });
+    Decimal::from_float(value).put(out, Layout { exponent_sign: true, ..JSON });
 }
 
 /// Appends a finite number like RapidJSON: `3.0`, `0.1`, `1e21`, `1.5e-7` (`rapidjson/internal/dtoa.h`).
 pub(super) fn put_rapidjson(out: &mut Vec<u8>, value: f64) {
-    Decimal::shortest(value).put(out, Layout { point_zero: true, ..JSON });
+    Decimal::from_float(value).put(out, Layout { point_zero: true, ..JSON });
 }
 
 /// Appends any number like C++ protobuf's text format: with 15 digits if they suffice, else with 17
@@ -94,7 +94,7 @@ fn printf_g(precision: i32) -> Layout {
 
 impl Decimal {
     /// Returns the fewest digits that identify the number.
-    fn shortest(value: impl std::fmt::LowerExp) -> Self {
+    fn from_float(value: impl std::fmt::LowerExp) -> Self {
         Self::new(format_args!("{value:e}"))
     }
 
@@ -175,7 +175,7 @@ fn put_plain(out: &mut Vec<u8>, first: &str, others: &str, exponent: i32, layout
 mod tests {
     use super::*;
 
-    fn written<T>(put: fn(&mut Vec<u8>, T), values: impl IntoIterator<Item = T>) -> Vec<String> {
+    fn put_all<T>(put: fn(&mut Vec<u8>, T), values: impl IntoIterator<Item = T>) -> Vec<String> {
         let text = |value| {
             let mut out = Vec::new();
             put(&mut out, value);
@@ -200,8 +200,8 @@ mod tests {
             "1.5e-7",
             "1e+300",
         ];
-        assert_eq!(written(put_go, VALUES), expected);
-        assert_eq!(written(put_go_f32, [0.1_f32, 16_777_216.0]), ["0.1", "16777216"]);
+        assert_eq!(put_all(put_go, VALUES), expected);
+        assert_eq!(put_all(put_go_f32, [0.1_f32, 16_777_216.0]), ["0.1", "16777216"]);
     }
 
     #[test]
@@ -218,24 +218,24 @@ mod tests {
             "1.5e-7",
             "1e300",
         ];
-        assert_eq!(written(put_rapidjson, VALUES), expected);
+        assert_eq!(put_all(put_rapidjson, VALUES), expected);
     }
 
     #[test]
     fn cpp_formats_numbers_as_printf() {
         let expected = ["0", "-0", "3", "-1.25", "0.1", "1e+20", "1e+21", "1e-06", "1.5e-07", "1e+300"];
-        assert_eq!(written(put_cpp, VALUES), expected);
+        assert_eq!(put_all(put_cpp, VALUES), expected);
         let values = [1e14, 1e15, 0.1 + 0.2, 5e-324, f64::NAN, f64::NEG_INFINITY];
         let expected =
             ["100000000000000", "1e+15", "0.30000000000000004", "4.94065645841247e-324", "nan", "-inf"];
-        assert_eq!(written(put_cpp, values), expected);
+        assert_eq!(put_all(put_cpp, values), expected);
         let values = [0.1_f32, 16_777_216.0, 1e6, f32::MAX];
-        assert_eq!(written(put_cpp_f32, values), ["0.1", "16777216", "1e+06", "3.40282347e+38"]);
+        assert_eq!(put_all(put_cpp_f32, values), ["0.1", "16777216", "1e+06", "3.40282347e+38"]);
     }
 
     #[test]
     fn integers_keep_all_digits() {
-        assert_eq!(written(put_int, [0, -1, i64::MIN]), ["0", "-1", "-9223372036854775808"]);
-        assert_eq!(written(put_uint, [u64::MAX]), ["18446744073709551615"]);
+        assert_eq!(put_all(put_int, [0, -1, i64::MIN]), ["0", "-1", "-9223372036854775808"]);
+        assert_eq!(put_all(put_uint, [u64::MAX]), ["18446744073709551615"]);
     }
 }

@@ -368,7 +368,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     #[cold]
     fn keyed_by_no_text(&self, field: &Field) -> Error {
         let entry = field.kind().message().map(|id| self.pool.message_type(id));
-        let key = entry.and_then(|entry| entry.field(1)).map_or("no texts", |key| key.kind().declared());
+        let key = entry.and_then(|entry| entry.field(1)).map_or("no texts", |key| key.kind().keyword());
         Error::mismatch(format!("expected a list of entries, since its keys are {key}, found object"))
     }
 
@@ -551,7 +551,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         };
         put.ok_or_else(|| match self.dialect {
             JsonDialect::Lenient => mismatch_in_brpc(key, token),
-            _ => Error::mismatch(format!("the key is no {}", key.kind().declared())),
+            _ => Error::mismatch(format!("the key is no {}", key.kind().keyword())),
         })
     }
 
@@ -794,7 +794,7 @@ impl Error {
         let expected = match kind {
             Kind::Bytes if base64 => "bytes in base64",
             Kind::Message(_) | Kind::Group(_) => "object",
-            kind => kind.declared(),
+            kind => kind.keyword(),
         };
         match (kind.is_number(), found) {
             // The type matches, but not the value.

@@ -58,16 +58,16 @@ fn captured_arguments_and_results_round_trip() {
         age: i32,
     }
     for name in ["w6_add", "w6_member_add", "w6be_add", "w6r_add"] {
-        assert_eq!(conversed::<(i32, i32)>(&body(name, 0)), (7, 8), "{name}");
+        assert_eq!(round_trip::<(i32, i32)>(&body(name, 0)), (7, 8), "{name}");
         assert_eq!(arguments_from_slice::<(i32, i32)>(&body(name, 0)), Ok((7, 8)), "{name}");
     }
     for name in ["w6_struct", "w6r_struct"] {
         let asked = Person { id: 1, name: "tom".to_owned(), age: 20 };
         assert_eq!(arguments_from_slice(&body(name, 0)), Ok(asked), "{name}");
-        let (asked,) = conversed::<(Person,)>(&body(name, 0));
+        let (asked,) = round_trip::<(Person,)>(&body(name, 0));
         let answer = body(name, 1);
         let (status, answer) = answer.split_first().expect("a status");
-        assert_eq!((*status, conversed::<Person>(answer)), (0, Person { age: 21, ..asked }), "{name}");
+        assert_eq!((*status, round_trip::<Person>(answer)), (0, Person { age: 21, ..asked }), "{name}");
     }
     let asked = Person { id: 1, name: "tom".to_owned(), age: 20 };
     assert_bytes(arguments_to_vec(&asked).expect("arguments"), body("w6r_struct", 0));
@@ -77,7 +77,7 @@ fn captured_arguments_and_results_round_trip() {
 }
 
 /// Decodes a value, and encodes it in the form in which it arrived.
-fn conversed<T: Serialize + serde::de::DeserializeOwned + 'static>(bytes: &[u8]) -> T {
+fn round_trip<T: Serialize + serde::de::DeserializeOwned + 'static>(bytes: &[u8]) -> T {
     let plan = Plan::for_type::<T>().expect("a type");
     let value = plan.decode(bytes).expect("a value");
     let named = head::read(bytes).expect("a head").literal.is_some();

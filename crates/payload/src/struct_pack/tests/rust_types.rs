@@ -283,16 +283,16 @@ fn unsupported_types_are_rejected_with_a_reason() {
 
 #[test]
 fn type_is_inferred_from_a_value_without_empty_parts() {
-    told(&(7, "x"), "tuple<int, string>");
-    told(&[1, 2], "array<int, 2>");
-    told(&&[1u8][..], "vector<uint8>");
-    told(&vec![vec![], vec!["x"]], "vector<vector<string>>");
-    told(&HashMap::from([(1, Some('x'))]), "map<int, optional<char32>>");
-    told(&BTreeMap::from([(1, vec![]), (2, vec![true])]), "map<int, vector<bool>>");
-    told(&HashSet::from([Char(1)]), "set<char>");
-    told(&Plain { number: 1, letter: 2, double: 3.0 }, "struct<int, uint8, double>");
-    told(&Color::Green, "int");
-    told(&(), "monostate");
+    assert_inferred(&(7, "x"), "tuple<int, string>");
+    assert_inferred(&[1, 2], "array<int, 2>");
+    assert_inferred(&&[1u8][..], "vector<uint8>");
+    assert_inferred(&vec![vec![], vec!["x"]], "vector<vector<string>>");
+    assert_inferred(&HashMap::from([(1, Some('x'))]), "map<int, optional<char32>>");
+    assert_inferred(&BTreeMap::from([(1, vec![]), (2, vec![true])]), "map<int, vector<bool>>");
+    assert_inferred(&HashSet::from([Char(1)]), "set<char>");
+    assert_inferred(&Plain { number: 1, letter: 2, double: 3.0 }, "struct<int, uint8, double>");
+    assert_inferred(&Color::Green, "int");
+    assert_inferred(&(), "monostate");
     for error in [
         Type::for_value(&Vec::<i32>::new()),
         Type::for_value(&(1, None::<i32>)),
@@ -396,7 +396,7 @@ fn check<T: serde::de::DeserializeOwned>(name: &str) {
     Plan::new(ours).unwrap_or_else(|error| panic!("{name}: {error}"));
 }
 
-fn told<T: Serialize + ?Sized>(value: &T, name: &str) {
+fn assert_inferred<T: Serialize + ?Sized>(value: &T, name: &str) {
     assert_eq!(Type::for_value(value), Ok(ty(name)));
 }
 

@@ -157,7 +157,7 @@ impl<'p, 't> Parser<'p, 't, '_> {
             (kind @ Sent::Slice { .. }, None) if field.is_repeated() => {
                 let (elem, count) = self.decoder.elements(kind)?;
                 match field.is_packed() && count > 0 {
-                    true => self.packed(field, count),
+                    true => self.packed_list(field, count),
                     false => (0..count).try_for_each(|_| self.single(field, elem, depth)),
                 }
             }
@@ -165,7 +165,7 @@ impl<'p, 't> Parser<'p, 't, '_> {
         }
     }
 
-    fn packed(&mut self, field: &Field, count: usize) -> Result<(), Error> {
+    fn packed_list(&mut self, field: &Field, count: usize) -> Result<(), Error> {
         put_tag(&mut self.out, field.number(), WireType::Bytes);
         let mark = open(&mut self.out);
         (0..count).try_for_each(|_| self.scalar(field))?;

@@ -66,7 +66,7 @@ impl Sink {
         self.out.push(b'"');
     }
 
-    fn quoted(&mut self, text: &str) {
+    fn put_quoted(&mut self, text: &str) {
         let is_special = match self.dialect {
             Json::Go => is_special_in_go,
             _ => is_special,
@@ -181,8 +181,8 @@ impl print::Sink for Sink {
     fn key(&mut self, _index: u32, field: &Field, first: bool) {
         self.comma(first);
         match self.dialect {
-            Json::Brpc | Json::BrpcLenient => self.quoted(field.brpc_name()),
-            Json::Proto3 => self.quoted(field.json_name()),
+            Json::Brpc | Json::BrpcLenient => self.put_quoted(field.brpc_name()),
+            Json::Proto3 => self.put_quoted(field.json_name()),
             Json::Go => self.string_plain(field.name()),
         }
         self.out.push(b':');
@@ -216,7 +216,7 @@ impl print::Sink for Sink {
             MapKey::Bool(value) => self.string_plain(if value { "true" } else { "false" }),
             MapKey::Int(value) => self.number(true, |out| put_int(out, value)),
             MapKey::Uint(value) => self.number(true, |out| put_uint(out, value)),
-            MapKey::Text(text) => self.quoted(&text),
+            MapKey::Text(text) => self.put_quoted(&text),
         }
         self.out.push(b':');
     }
@@ -265,7 +265,7 @@ impl print::Sink for Sink {
     }
 
     fn string(&mut self, value: &str) {
-        self.quoted(value);
+        self.put_quoted(value);
     }
 
     fn bytes(&mut self, value: &[u8]) {

@@ -90,11 +90,11 @@ impl<'p, 'a> Parser<'p, 'a> {
         if self.peek() != Some(b'[') {
             return self.identifier().map(Cow::Borrowed);
         }
-        self.bracketed().map(Cow::Owned)
+        self.bracketed_name().map(Cow::Owned)
     }
 
     /// Returns the text between brackets, including them, without blanks.
-    fn bracketed(&mut self) -> Result<String, Error> {
+    fn bracketed_name(&mut self) -> Result<String, Error> {
         self.bump();
         let mut name = String::from("[");
         loop {
@@ -115,7 +115,7 @@ impl<'p, 'a> Parser<'p, 'a> {
 
     /// Parses `[type.googleapis.com/pkg.Name] { … }` in place of an `Any`'s own fields.
     fn any(&mut self, depth: usize) -> Result<(), Error> {
-        let bracketed = self.bracketed()?;
+        let bracketed = self.bracketed_name()?;
         let url = bracketed.trim_matches(['[', ']']);
         let message = url.rsplit_once('/').and_then(|(_, name)| self.pool.message_id(name));
         let Some(message) = message.map(|id| self.pool.message_type(id)) else {
