@@ -46,7 +46,7 @@ pub(crate) fn is_text(arguments: &[Type]) -> bool {
 pub fn reply(signature: Option<&Signature>, bytes: &[u8]) -> Result<String, Error> {
     let declared = signature.and_then(|signature| signature.answer.as_ref());
     match declared {
-        Some(Type::String(_)) => return Ok(declared_text(bytes)),
+        Some(Type::String(_)) => return Ok(format_text(bytes)),
         Some(Type::Scalar(_)) => return Ok(text(bytes)),
         _ => {}
     }
@@ -59,7 +59,7 @@ pub fn reply(signature: Option<&Signature>, bytes: &[u8]) -> Result<String, Erro
 }
 
 /// A text as a JSON string, even if it looks like another value; a list of its bytes if it is not UTF-8.
-fn declared_text(bytes: &[u8]) -> String {
+fn format_text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => Value::from(text).to_string(),
         Err(_) => Value::from(bytes).to_string(),
@@ -122,24 +122,24 @@ fn unsendable(error: &dyn std::fmt::Display) -> Error {
 mod tests {
     use super::*;
 
-    fn written(types: Option<&str>, argument: &str) -> Vec<u8> {
+    fn encode(types: Option<&str>, argument: &str) -> Vec<u8> {
         let signature = types.map(|types| types.parse().unwrap());
         request(signature.as_ref(), argument.as_bytes()).unwrap().bytes.to_vec()
     }
 
     #[test]
     fn arguments_are_encoded_as_cpp_expects() {
-        assert_eq!(written(None, "\"hello\""), b"hello");
-        assert_eq!(written(None, "[41]"), b"41");
-        assert_eq!(written(None, "null"), b"");
-        assert_eq!(written(None, "[7,8]"), b"\x8c\x90\x45\x40\x07\0\0\0\x08\0\0\0");
+        assert_eq!(encode(None, "\"hello\""), b"hello");
+        assert_eq!(encode(None, "[41]"), b"41");
+        assert_eq!(encode(None, "null"), b"");
+        assert_eq!(encode(None, "[7,8]"), b"\x8c\x90\x45\x40\x07\0\0\0\x08\0\0\0");
         assert_eq!(
-            written(Some("struct<int,string,int>"), r#"[[1,"tom",20]]"#),
+            encode(Some("struct<int,string,int>"), r#"[[1,"tom",20]]"#),
             b"\xc6\x69\x53\x7a\x01\0\0\0\x03tom\x14\0\0\0"
         );
         assert!(request(None, br#"{"id":1,"name":"tom","age":20}"#).is_err());
-        assert_eq!(written(Some("int,string"), r#"[5,"hi"]"#), b"\xe6\xfd\xa8\x85\x05\0\0\0\x02hi");
-        assert_eq!(written(Some("int64"), "41"), b"41");
+        assert_eq!(encode(Some("int,string"), r#"[5,"hi"]"#), b"\xe6\xfd\xa8\x85\x05\0\0\0\x02hi");
+        assert_eq!(encode(Some("int64"), "41"), b"41");
     }
 
     #[test]

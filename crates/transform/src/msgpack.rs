@@ -59,9 +59,9 @@ impl Printer {
             Token::Str(text) => {
                 let text = String::from_utf8_lossy(text);
                 self.lost += u64::from(matches!(text, Cow::Owned(_)));
-                self.out.push_str(&quoted(&text));
+                self.out.push_str(&quote(&text));
             }
-            Token::Bin(bytes) => self.out.push_str(&quoted(&STANDARD.encode(bytes))),
+            Token::Bin(bytes) => self.out.push_str(&quote(&STANDARD.encode(bytes))),
             Token::Ext(kind, bytes) => self.extension(kind, bytes),
             Token::Nil => self.out.push_str("null"),
             Token::Bool(truth) => self.out.push_str(if truth { "true" } else { "false" }),
@@ -80,7 +80,7 @@ impl Printer {
         self.lost += name.lost;
         match name.out.starts_with('"') {
             true => self.out.push_str(&name.out),
-            false => self.out.push_str(&quoted(&name.out)),
+            false => self.out.push_str(&quote(&name.out)),
         }
         Ok(())
     }
@@ -95,22 +95,22 @@ impl Printer {
     fn float(&mut self, shortest: impl fmt::Display, number: f64) {
         let text = shortest.to_string();
         self.lost += u64::from(!number.is_finite());
-        self.out.push_str(&if number.is_finite() { text } else { quoted(&text) });
+        self.out.push_str(&if number.is_finite() { text } else { quote(&text) });
     }
 
     fn extension(&mut self, kind: i8, bytes: &[u8]) {
         match (kind, timestamp(bytes)) {
-            (-1, Some((seconds, nanos))) => self.out.push_str(&quoted(&rfc3339(seconds, nanos))),
+            (-1, Some((seconds, nanos))) => self.out.push_str(&quote(&rfc3339(seconds, nanos))),
             _ => {
                 self.lost += 1;
-                let data = quoted(&STANDARD.encode(bytes));
+                let data = quote(&STANDARD.encode(bytes));
                 self.out.push_str(&format!(r#"{{"extension":{kind},"data":{data}}}"#));
             }
         }
     }
 }
 
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 

@@ -77,7 +77,7 @@ impl SchemaSource {
         if let Some(missing) = includes.iter().find(|folder| !folder.is_dir()) {
             return Err(Error::new(format!("there is no directory {} to include (-I)", missing.display())));
         }
-        let found = files.iter().map(|file| found(file, includes)).collect::<Result<Vec<_>, _>>()?;
+        let found = files.iter().map(|file| find_file(file, includes)).collect::<Result<Vec<_>, _>>()?;
         let files = found.as_slice();
         let includes = match includes {
             [] => folders_of(files),
@@ -177,7 +177,7 @@ impl SchemaSource {
 }
 
 /// The path of a file, which may be given relative to an included directory, as for `protoc`.
-fn found(file: &Path, includes: &[PathBuf]) -> Result<PathBuf, Error> {
+fn find_file(file: &Path, includes: &[PathBuf]) -> Result<PathBuf, Error> {
     let below = includes.iter().map(|folder| folder.join(file));
     let mut places = [file.to_owned()].into_iter().chain(below);
     places

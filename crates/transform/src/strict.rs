@@ -31,7 +31,7 @@ pub fn to_protobuf(message: &Message, argument: &[u8]) -> Result<Vec<u8>, Error>
 }
 
 /// Says where the first name or enum value is that the message does not declare, if there is one.
-pub(crate) fn undeclared(message: &Message, argument: &[u8]) -> Option<String> {
+pub(crate) fn find_undeclared(message: &Message, argument: &[u8]) -> Option<String> {
     let value = Value::parse(std::str::from_utf8(argument).ok()?).ok()?;
     let Wrong { at, text, .. } = check_message(message.pool(), message, value).err()?;
     Some(format!("{at}: {text}"))
@@ -67,7 +67,7 @@ impl Wrong {
     fn from(message: &Message, value: Value<'_>, error: transcode::Error) -> Self {
         match error {
             transcode::Error::Value(misfit) => {
-                let found = along(message.pool(), message, value, &misfit.path).unwrap_or(value);
+                let found = follow_path(message.pool(), message, value, &misfit.path).unwrap_or(value);
                 let text = transcode::Error::Value(misfit).to_string();
                 Self::new(found.at(), text)
             }
@@ -86,7 +86,7 @@ fn check_message(pool: &Pool, message: &MessageType, value: Value<'_>) -> Result
     }
     // The conversion reports values that are not objects.
     for member in value.members().unwrap_or_default() {
-        let Some(field) = named(message, &member.name) else {
+        let Some(field) = find_field(message, &member.name) else {
             return Err(unknown(message, &member.name, member.at));
         };
         check_field(pool, field, member.value)?;
@@ -104,7 +104,7 @@ fn check_any(pool: &Pool, value: Value<'_>) -> Result<(), Wrong> {
         return Ok(());
     }
     for member in members.iter().filter(|member| member.name != "@type") {
-        match named(&message, &member.name) {
+        match find_field(&message, &member.name) {
             Some(field) => check_field(pool, field, member.value)?,
             None => return Err(unknown(&message, &member.name, member.at)),
         }
@@ -154,7 +154,7 @@ fn unknown(message: &MessageType, name: &str, at: Position) -> Wrong {
     Wrong::new(at, text).with_hint(hint)
 }
 
-fn named<'m>(message: &'m MessageType, name: &str) -> Option<&'m Field> {
+fn find_field<'m>(message: &'m MessageType, name: &str) -> Option<&'m Field> {
     let index = message
         .index_spelled(Spelling::Json, name, usize::MAX)
         .or_else(|| message.index_spelled(Spelling::Brpc, name, usize::MAX));
@@ -162,7 +162,7 @@ fn named<'m>(message: &'m MessageType, name: &str) -> Option<&'m Field> {
 }
 
 /// Follows the path of a value, in names of the `.proto`: `user.tags[2]`, `scores["ann"]`.
-fn along<'a>(pool: &Pool, message: &MessageType, value: Value<'a>, path: &str) -> Option<Value<'a>> {
+fn follow_path<'a>(pool: &Pool, message: &MessageType, value: Value<'a>, path: &str) -> Option<Value<'a>> {
     let path = path.strip_prefix('.').unwrap_or(path);
     if path.is_empty() {
         return Some(value);
@@ -174,17 +174,17 @@ fn along<'a>(pool: &Pool, message: &MessageType, value: Value<'a>, path: &str) -
         None => path.split_at(end),
     };
     let field = message.field_named(name)?;
-    let member = value
-        .members()?
-        .into_iter()
-        .find(|member| named(message, &member.name).is_some_and(|found| found.number() == field.number()))?;
+    let is_field = |name: &str| {
+        find_field(message, name).is_some_and(|found| found.number() == field.number())
+    };
+    let member = value.members()?.into_iter().find(|member| is_field(&member.name))?;
     let (value, rest) = step(member.value, rest)?;
     let mut kind = field.kind();
     if field.is_map() {
         kind = pool.message_at(kind.message()?).field(2)?.kind();
     }
     match kind.message() {
-        Some(id) => along(pool, &pool.message_at(id), value, rest),
+        Some(id) => follow_path(pool, &pool.message_at(id), value, rest),
         None => Some(value),
     }
 }

@@ -39,13 +39,13 @@ impl Types {
         let mut found = Vec::new();
         if wire == Format::Protobuf {
             // What is malformed, the decoding reports.
-            let _ = undeclared(self.output.pool(), &self.output, bytes, DEPTH, &mut found);
+            let _ = find_undeclared(self.output.pool(), &self.output, bytes, DEPTH, &mut found);
         }
         found
     }
 }
 
-fn undeclared(
+fn find_undeclared(
     pool: &Pool,
     message: &MessageType,
     bytes: &[u8],
@@ -60,7 +60,7 @@ fn undeclared(
             (Some(field), WireType::Bytes) => {
                 let inner = reader.bytes()?;
                 if let Some(id) = field.kind().message() {
-                    undeclared(pool, &pool.message_at(id), inner, depth, found)?;
+                    find_undeclared(pool, &pool.message_at(id), inner, depth, found)?;
                 }
             }
             (Some(_), _) => reader.skip(number, wire)?,

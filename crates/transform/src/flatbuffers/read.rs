@@ -92,7 +92,7 @@ impl Reader<'_> {
                 };
                 self.out.truncate(named);
                 self.name(&format!("{}_type", field.name));
-                self.quoted(&member.name);
+                self.write_quoted(&member.name);
                 self.out.push(',');
                 self.name(&field.name);
                 match &member.ty {
@@ -146,7 +146,7 @@ impl Reader<'_> {
                 let Some((_, bytes)) = fields.elements(field.id, size) else { return Ok(()) };
                 self.check_size()?;
                 if self.style == Style::Protobuf && matches!(ty, Type::Scalar(Scalar::U8 | Scalar::I8)) {
-                    self.quoted(&STANDARD.encode(bytes));
+                    self.write_quoted(&STANDARD.encode(bytes));
                     return Ok(());
                 }
                 if let Some(inner) = field.nested.zip(Fields::root(bytes)) {
@@ -183,7 +183,7 @@ impl Reader<'_> {
         let members: Vec<_> = kinds.iter().map(|kind| member(kind).cloned()).collect();
         self.out.truncate(named);
         self.name(&format!("{}_type", field.name));
-        let names: Vec<String> = names.into_iter().map(quoted).collect();
+        let names: Vec<String> = names.into_iter().map(quote).collect();
         let _ = write!(self.out, "[{}],", names.join(","));
         self.name(&field.name);
         self.out.push('[');
@@ -225,7 +225,7 @@ impl Reader<'_> {
             Type::Enum(at) => {
                 let declared = &self.schema.enums[*at];
                 match names(declared, integer(declared.base, bytes)) {
-                    Some(names) => self.quoted(&names),
+                    Some(names) => self.write_quoted(&names),
                     None => self.scalar(declared.base, bytes),
                 }
             }
@@ -268,9 +268,9 @@ impl Reader<'_> {
     /// Numbers that JSON cannot represent are quoted.
     fn float(&self, shown: String) -> String {
         match (shown.as_str(), self.style) {
-            ("inf", Style::Protobuf) => quoted("Infinity"),
-            ("-inf", Style::Protobuf) => quoted("-Infinity"),
-            ("NaN" | "inf" | "-inf", _) => quoted(&shown),
+            ("inf", Style::Protobuf) => quote("Infinity"),
+            ("-inf", Style::Protobuf) => quote("-Infinity"),
+            ("NaN" | "inf" | "-inf", _) => quote(&shown),
             _ => shown,
         }
     }
@@ -294,7 +294,7 @@ impl Reader<'_> {
     }
 
     fn name(&mut self, name: &str) {
-        self.quoted(name);
+        self.write_quoted(name);
         self.out.push(':');
     }
 
@@ -304,16 +304,16 @@ impl Reader<'_> {
 
     fn text(&mut self, text: Text<'_>) -> Result<(), &'static str> {
         self.check_size()?;
-        self.quoted(text.to_str().map_err(|_| "a string in it is not UTF-8")?);
+        self.write_quoted(text.to_str().map_err(|_| "a string in it is not UTF-8")?);
         Ok(())
     }
 
-    fn quoted(&mut self, text: &str) {
-        self.out.push_str(&quoted(text));
+    fn write_quoted(&mut self, text: &str) {
+        self.out.push_str(&quote(text));
     }
 }
 
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 

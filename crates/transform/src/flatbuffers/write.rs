@@ -202,7 +202,7 @@ impl Writer<'_> {
                 let declared = &self.schema.enums[*at];
                 match value {
                     Value::String(names) => {
-                        let number = named(declared, names)?;
+                        let number = parse_names(declared, names)?;
                         place.copy_from_slice(&number.to_le_bytes()[..place.len()]);
                     }
                     value => number(declared.base, value, place)?,
@@ -257,7 +257,7 @@ fn list(value: &Value) -> Result<&Vec<Value>, String> {
 }
 
 /// The number of an enum value, or the combined bits of several flags.
-fn named(declared: &Enum, names: &str) -> Result<i128, String> {
+fn parse_names(declared: &Enum, names: &str) -> Result<i128, String> {
     let mut number = 0;
     for name in names.split_whitespace() {
         let own = name.rsplit('.').next().unwrap_or(name);

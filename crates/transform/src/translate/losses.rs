@@ -55,9 +55,9 @@ impl Scan {
             }
             WireType::Fixed32 => drop(reader.fixed32()?),
             WireType::Fixed64 => drop(reader.fixed64()?),
-            WireType::StartGroup => self.nested(pool, field, reader.group(field.number())?, depth)?,
+            WireType::StartGroup => self.scan_nested(pool, field, reader.group(field.number())?, depth)?,
             WireType::Bytes => match field.kind() {
-                Kind::Message(_) => self.nested(pool, field, reader.bytes()?, depth)?,
+                Kind::Message(_) => self.scan_nested(pool, field, reader.bytes()?, depth)?,
                 Kind::String | Kind::Bytes => {
                     let bytes = reader.bytes()?;
                     if field.kind() == Kind::String && std::str::from_utf8(bytes).is_err() {
@@ -66,19 +66,19 @@ impl Scan {
                     // A control character takes six bytes in JSON.
                     self.add(bytes.len().saturating_mul(6));
                 }
-                kind => self.packed(pool, kind, reader.bytes()?)?,
+                kind => self.scan_packed(pool, kind, reader.bytes()?)?,
             },
             WireType::EndGroup => return None,
         }
         Some(())
     }
 
-    fn nested(&mut self, pool: &Pool, field: &Field, bytes: &[u8], depth: usize) -> Option<()> {
+    fn scan_nested(&mut self, pool: &Pool, field: &Field, bytes: &[u8], depth: usize) -> Option<()> {
         let id = field.kind().message()?;
         self.message(pool, &pool.message_at(id), bytes, depth)
     }
 
-    fn packed(&mut self, pool: &Pool, kind: Kind, bytes: &[u8]) -> Option<()> {
+    fn scan_packed(&mut self, pool: &Pool, kind: Kind, bytes: &[u8]) -> Option<()> {
         if wire_type(kind) != WireType::Varint {
             self.add(bytes.len().saturating_mul(SCALAR / 4));
             return Some(());

@@ -167,7 +167,7 @@ const DEPTH: usize = 100;
 mod tests {
     use super::*;
 
-    fn converted(json: &str) -> (Vec<u8>, u64) {
+    fn convert(json: &str) -> (Vec<u8>, u64) {
         to_msgpack(json.as_bytes()).unwrap_or_else(|error| panic!("{json}: {error}"))
     }
 
@@ -182,7 +182,7 @@ mod tests {
             ("[]", b"\x90"),
             ("{}", b"\x80"),
         ] {
-            assert_eq!(converted(json), (bytes.to_vec(), 0), "{json}");
+            assert_eq!(convert(json), (bytes.to_vec(), 0), "{json}");
         }
     }
 
@@ -190,16 +190,16 @@ mod tests {
     fn long_lists_have_their_count() {
         for count in [15, 16, 65_535, 65_536] {
             let json = format!("[{}]", vec!["0"; count].join(","));
-            let (bytes, _) = converted(&json);
+            let (bytes, _) = convert(&json);
             assert_eq!(crate::msgpack::to_json(&bytes).unwrap(), json);
         }
     }
 
     #[test]
     fn integers_beyond_64_bits_are_counted() {
-        assert_eq!(converted("[18446744073709551616, 1e20]").1, 1);
-        assert_eq!(converted("[-9223372036854775809]").1, 1);
-        assert_eq!(converted("[1e400]").1, 1);
+        assert_eq!(convert("[18446744073709551616, 1e20]").1, 1);
+        assert_eq!(convert("[-9223372036854775809]").1, 1);
+        assert_eq!(convert("[1e400]").1, 1);
     }
 
     #[test]

@@ -144,12 +144,14 @@ impl Translator {
             Plan::Same => {
                 return Ok(Translation { body: Body { format: self.to, ..body }, lost: 0 });
             }
-            Plan::Typed(message) => self.typed(message, &body)?,
-            Plan::Plain => self.plain(&body)?,
-            Plan::Flatbuffers { table, message } => self.flatbuffers(table, message.as_ref(), &body)?,
-            Plan::Positional { signature, message: None, .. } => self.listed(signature, &body)?,
+            Plan::Typed(message) => self.translate_typed(message, &body)?,
+            Plan::Plain => self.translate_plain(&body)?,
+            Plan::Flatbuffers { table, message } => {
+                self.translate_flatbuffers(table, message.as_ref(), &body)?
+            }
+            Plan::Positional { signature, message: None, .. } => self.translate_list(signature, &body)?,
             Plan::Positional { signature, message: Some(message), table } => {
-                self.positional(signature, message, table.as_ref(), &body)?
+                self.translate_positional(signature, message, table.as_ref(), &body)?
             }
         };
         if translated.lost > 0 && self.options.on_loss == OnLoss::Reject {
@@ -166,10 +168,10 @@ impl Translator {
     fn first_undeclared(&self, body: &Body) -> Option<String> {
         let (Plan::Typed(message), Format::Json(_)) = (&self.plan, self.from) else { return None };
         let argument = if body.positional { sole_argument(&body.bytes).ok()? } else { &body.bytes[..] };
-        strict::undeclared(message, argument)
+        strict::find_undeclared(message, argument)
     }
 
-    fn typed(&self, message: &Message, body: &Body) -> Result<Translation, Error> {
+    fn translate_typed(&self, message: &Message, body: &Body) -> Result<Translation, Error> {
         let (protobuf, unknown) = self.to_protobuf(message, self.from, body)?;
         let (bytes, lost) = self.print_protobuf(message, self.to, &protobuf)?;
         // Unknown parts of the binary format are counted while writing.
@@ -211,14 +213,14 @@ impl Translator {
         Ok((written.into(), scan.lost))
     }
 
-    fn plain(&self, body: &Body) -> Result<Translation, Error> {
+    fn translate_plain(&self, body: &Body) -> Result<Translation, Error> {
         let (json, lost) = to_json(self.from, &body.bytes)?;
         let (bytes, more) = from_json(self.to, json.as_bytes())?;
         let positional = body.positional;
         Ok(Translation { body: Body { positional, ..Body::new(self.to, bytes) }, lost: lost + more })
     }
 
-    fn flatbuffers(
+    fn translate_flatbuffers(
         &self,
         table: &Table,
         message: Option<&Message>,
@@ -286,7 +288,7 @@ impl Translator {
     }
 
     /// Translates arguments or a result that have no names: lists on both sides.
-    fn listed(&self, signature: &Signature, body: &Body) -> Result<Translation, Error> {
+    fn translate_list(&self, signature: &Signature, body: &Body) -> Result<Translation, Error> {
         let (value, lost) = match positional::is_positional(self.from) {
             true => (positional::decode(self.from, signature, self.direction, &body.bytes)?, 0),
             false => {
@@ -304,7 +306,7 @@ impl Translator {
     }
 
     /// Translates arguments or a result to or from the fields of a message.
-    fn positional(
+    fn translate_positional(
         &self,
         signature: &Signature,
         message: &Message,
@@ -324,7 +326,7 @@ impl Translator {
         }
         // Callers may send a list where names are declared.
         if is_list(self.from, body) {
-            return self.listed(signature, body);
+            return self.translate_list(signature, body);
         }
         let (protobuf, unknown) = match table {
             Some(table) => self.flatbuffers_to_protobuf(table, message, body)?,

@@ -65,7 +65,7 @@ fn translator(direction: Direction, from: Format, to: Format, target: &str) -> T
     Translator::new(direction, from, to, &schemas().method(target, false), Options::default()).unwrap()
 }
 
-fn translated(direction: Direction, from: Format, to: Format, target: &str, bytes: &[u8]) -> Body {
+fn translate(direction: Direction, from: Format, to: Format, target: &str, bytes: &[u8]) -> Body {
     let body = Body::new(from, bytes.to_vec());
     translator(direction, from, to, target).translate(body).unwrap().body
 }
@@ -98,7 +98,7 @@ fn equal_formats_share_the_bytes() {
 fn order_reads_the_same_in_every_format() {
     let json =
         r#"{"id":"7","items":[{"name":"tea","price":-3,"colour":"GREEN","image":"AQI="}],"weight":0.5}"#;
-    let written = translated(Direction::Request, Format::Protobuf, JSON, "Shop/Buy", ORDER);
+    let written = translate(Direction::Request, Format::Protobuf, JSON, "Shop/Buy", ORDER);
     assert_eq!(std::str::from_utf8(&written.bytes), Ok(json));
     let formats = [
         JSON,
@@ -110,15 +110,15 @@ fn order_reads_the_same_in_every_format() {
         Format::FlatBuffers,
     ];
     for there in formats {
-        let one = translated(Direction::Request, Format::Protobuf, there, "Shop/Buy", ORDER);
+        let one = translate(Direction::Request, Format::Protobuf, there, "Shop/Buy", ORDER);
         assert_eq!(one.format, there);
         for back in formats {
             // Plain FlatBuffers and JSON follow flatc, which has no base64.
             if [there, back].contains(&Format::FlatBuffers) && there != back {
                 continue;
             }
-            let two = translated(Direction::Request, there, back, "Shop/Buy", &one.bytes);
-            let home = translated(Direction::Request, back, Format::Protobuf, "Shop/Buy", &two.bytes);
+            let two = translate(Direction::Request, there, back, "Shop/Buy", &one.bytes);
+            let home = translate(Direction::Request, back, Format::Protobuf, "Shop/Buy", &two.bytes);
             assert_eq!(home.bytes, ORDER, "{there:?} {back:?}");
         }
     }
@@ -127,32 +127,32 @@ fn order_reads_the_same_in_every_format() {
 #[test]
 fn flatbuffers_become_the_json_of_flatc() {
     let json = r#"{"id":7,"items":[{"name":"tea","price":-3,"colour":"GREEN","image":[1,2]}],"weight":0.5}"#;
-    let message = translated(Direction::Request, JSON, Format::FlatBuffers, "Shop/Buy", json.as_bytes());
-    let back = translated(Direction::Request, Format::FlatBuffers, BRPC, "Shop/Buy", &message.bytes);
+    let message = translate(Direction::Request, JSON, Format::FlatBuffers, "Shop/Buy", json.as_bytes());
+    let back = translate(Direction::Request, Format::FlatBuffers, BRPC, "Shop/Buy", &message.bytes);
     assert_eq!(std::str::from_utf8(&back.bytes), Ok(json));
     let protobuf =
-        translated(Direction::Request, Format::FlatBuffers, Format::Protobuf, "Shop/Buy", &message.bytes);
+        translate(Direction::Request, Format::FlatBuffers, Format::Protobuf, "Shop/Buy", &message.bytes);
     assert_eq!(protobuf.bytes, ORDER);
 }
 
 #[test]
 fn arguments_of_functions_are_fields_in_order() {
     let (request, response) = (Direction::Request, Direction::Response);
-    let pair = translated(request, Format::Protobuf, Format::RestRpc, "Calc/add", b"\x08\x07\x10\x08");
+    let pair = translate(request, Format::Protobuf, Format::RestRpc, "Calc/add", b"\x08\x07\x10\x08");
     assert_eq!(&pair.bytes[..], b"\x8c\x90\x45\x40\x07\0\0\0\x08\0\0\0");
     assert!(pair.positional);
-    let pair = translated(request, Format::RestRpc, Format::Protobuf, "Calc/add", &pair.bytes);
+    let pair = translate(request, Format::RestRpc, Format::Protobuf, "Calc/add", &pair.bytes);
     assert_eq!(&pair.bytes[..], b"\x08\x07\x10\x08");
-    let sum = translated(response, Format::RestRpc, Format::Protobuf, "Calc/add", b"15");
+    let sum = translate(response, Format::RestRpc, Format::Protobuf, "Calc/add", b"15");
     assert_eq!(&sum.bytes[..], b"\x08\x0f");
-    let sum = translated(response, Format::Protobuf, Format::RestRpc, "Calc/add", b"\x08\x0f");
+    let sum = translate(response, Format::Protobuf, Format::RestRpc, "Calc/add", b"\x08\x0f");
     assert_eq!(&sum.bytes[..], b"15");
     // A field that is not set is zero.
-    let pair = translated(request, Format::Protobuf, Format::MessagePackArray, "Calc/add", b"\x10\x08");
+    let pair = translate(request, Format::Protobuf, Format::MessagePackArray, "Calc/add", b"\x10\x08");
     assert_eq!(&pair.bytes[..], b"\x92\x00\x08");
-    let pair = translated(request, JSON, Format::MessagePackArray, "add", b"[7, 8]");
+    let pair = translate(request, JSON, Format::MessagePackArray, "add", b"[7, 8]");
     assert_eq!(&pair.bytes[..], b"\x92\x07\x08");
-    let pair = translated(request, Format::MessagePackArray, Format::RestRpc, "add", &pair.bytes);
+    let pair = translate(request, Format::MessagePackArray, Format::RestRpc, "add", &pair.bytes);
     assert_eq!(&pair.bytes[..], b"\x8c\x90\x45\x40\x07\0\0\0\x08\0\0\0");
     let wrong = translator(request, JSON, Format::RestRpc, "add").translate(Body::new(JSON, &b"[7]"[..]));
     assert_eq!(wrong.unwrap_err().to_string(), "the function takes a list of 2 arguments");
@@ -374,7 +374,7 @@ fn damaged_messages_never_panic() {
     let formats =
         [Format::Protobuf, JSON, Format::ProtoText, Format::MessagePack, Format::Gob, Format::FlatBuffers];
     for from in formats {
-        let whole = translated(Direction::Request, Format::Protobuf, from, "Shop/Buy", ORDER).bytes;
+        let whole = translate(Direction::Request, Format::Protobuf, from, "Shop/Buy", ORDER).bytes;
         let others: Vec<_> = formats.map(|to| translator(Direction::Request, from, to, "Shop/Buy")).into();
         for _ in 0..300 {
             let mut bytes = whole.to_vec();
