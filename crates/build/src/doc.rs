@@ -20,16 +20,16 @@ pub(crate) fn lines(comment: &str) -> Vec<String> {
                 block = Block::Fenced(fence);
             }
             (Block::Prose, None, Some(code)) if after_blank => {
-                lines.extend([OPEN.to_owned(), padded(code)]);
+                lines.extend([OPEN.to_owned(), pad(code)]);
                 block = Block::Indented;
             }
-            (Block::Prose, None, _) => lines.push(padded(&escaped(line))),
+            (Block::Prose, None, _) => lines.push(pad(&escape(line))),
             (Block::Fenced(open), _, _) if fence == Some(open) => {
                 lines.push(CLOSE.to_owned());
                 block = Block::Prose;
             }
-            (Block::Fenced(_), _, _) => lines.push(padded(line)),
-            (Block::Indented, _, _) => lines.push(padded(code.unwrap_or_default())),
+            (Block::Fenced(_), _, _) => lines.push(pad(line)),
+            (Block::Indented, _, _) => lines.push(pad(code.unwrap_or_default())),
         }
         after_blank = line.is_empty();
     }
@@ -55,12 +55,12 @@ const OPEN: &str = " ```text";
 const CLOSE: &str = " ```";
 
 /// Adds the blank between `///` and the text.
-fn padded(line: &str) -> String {
+fn pad(line: &str) -> String {
     if line.is_empty() { String::new() } else { format!(" {line}") }
 }
 
 /// Escapes links to items and tags; code and web links stay unchanged.
-fn escaped(line: &str) -> String {
+fn escape(line: &str) -> String {
     let brackets = !line.contains("](");
     let tags = !line.contains("<http");
     let mut escaped = String::new();

@@ -209,7 +209,7 @@ impl Config {
     /// a field, as `example.EchoRequest.payload`; `.` means all of them. Values of maps stay `Vec<u8>`.
     #[must_use]
     pub fn bytes_fields(mut self, paths: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
-        let rules = paths.into_iter().map(|path| (rooted(path.as_ref()), BytesRepr::Bytes));
+        let rules = paths.into_iter().map(|path| (to_absolute_name(path.as_ref()), BytesRepr::Bytes));
         self.messages.bytes_fields.extend(rules);
         self
     }
@@ -218,7 +218,7 @@ impl Config {
     /// "::common_protos::common::v1")`.
     #[must_use]
     pub fn extern_path(mut self, proto: impl AsRef<str>, rust: impl Into<String>) -> Self {
-        self.messages.extern_paths.push((rooted(proto.as_ref()), rust.into()));
+        self.messages.extern_paths.push((to_absolute_name(proto.as_ref()), rust.into()));
         self
     }
 
@@ -266,6 +266,6 @@ impl Default for Config {
 }
 
 /// Adds the leading dot of an absolute name in descriptors.
-fn rooted(path: &str) -> String {
+fn to_absolute_name(path: &str) -> String {
     if path.starts_with('.') { path.to_owned() } else { format!(".{path}") }
 }

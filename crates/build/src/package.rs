@@ -53,7 +53,7 @@ fn assemble(
     let mut text = header(&files);
     text.push_str(&service::format(traits)?);
     if config.services {
-        text.push_str(&redirected(&package.content)?);
+        text.push_str(&redirect_messages(&package.content)?);
     } else {
         text.push_str(without_header(&package.content));
     }
@@ -65,7 +65,7 @@ fn assemble(
 }
 
 /// Returns the messages with their paths led through `polyrpc`.
-fn redirected(messages: &str) -> Result<String, Error> {
+fn redirect_messages(messages: &str) -> Result<String, Error> {
     let tokens = messages.parse().map_err(|error| Kind::Syntax(syn::Error::from(error)))?;
     let items = syn::parse2(reexport::through_polyrpc(tokens)).map_err(Kind::Syntax)?;
     Ok(prettyplease::unparse(&items))

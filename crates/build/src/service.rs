@@ -51,7 +51,7 @@ impl Service<'_> {
         let mut methods = Vec::new();
         let mut names = HashMap::new();
         for (index, method) in self.service.method.iter().enumerate() {
-            if self.config.skip_streaming && streams(method) {
+            if self.config.skip_streaming && is_streaming(method) {
                 continue;
             }
             let rust = make_field_ident(&snake_case(method_name(method)));
@@ -157,7 +157,7 @@ fn method_name(method: &MethodDescriptorProto) -> &str {
 }
 
 /// Whether a method streams in a direction.
-fn streams(method: &MethodDescriptorProto) -> bool {
+fn is_streaming(method: &MethodDescriptorProto) -> bool {
     method.client_streaming.unwrap_or_default() || method.server_streaming.unwrap_or_default()
 }
 

@@ -84,7 +84,8 @@ impl Sources {
         // In reverse order: a file comes after the files whose types it uses.
         for file in self.files.iter().rev() {
             let wanted = self.is_named(file)
-                || !elsewhere(file, extern_paths) && types(file).iter().any(|ty| used.contains(ty.as_str()));
+                || !is_external(file, extern_paths)
+                    && types(file).iter().any(|ty| used.contains(ty.as_str()));
             if wanted {
                 used.extend(references(file));
                 names.push(name(file).to_owned());
@@ -133,7 +134,7 @@ fn missing(file: &Path, includes: &[PathBuf]) -> Option<Kind> {
 }
 
 /// Whether the types of a file are generated elsewhere.
-fn elsewhere(file: &FileDescriptorProto, extern_paths: &[(String, String)]) -> bool {
+fn is_external(file: &FileDescriptorProto, extern_paths: &[(String, String)]) -> bool {
     let package = format!(".{}.", package(file));
     let covers = |proto: &str| package.strip_prefix(proto).is_some_and(|rest| rest.starts_with('.'));
     covers(".google.protobuf") || extern_paths.iter().any(|(proto, _)| covers(proto) || proto == ".")

@@ -23,7 +23,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// Representation in an error message.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         match self {
             Self::Word(word) | Self::Number(word) => format!("`{word}`"),
             Self::Text(text) => format!("{text:?}"),

@@ -277,7 +277,7 @@ impl Parser {
 }
 
 fn unexpected(token: &Token, wanted: &str) -> Wrong {
-    wrong(token.at, format!("want {wanted}, not {}", token.kind.shown()))
+    wrong(token.at, format!("want {wanted}, not {}", token.kind.describe()))
 }
 
 fn wrong(at: Position, reason: String) -> Wrong {

@@ -27,12 +27,12 @@ impl Names<'_> {
                 let (element, count) = (self.value(element), usize::from(*count));
                 quote!([#element; #count])
             }
-            Type::Enum(_) | Type::Struct(_) | Type::Table(_) | Type::Union(_) => self.named(ty, ""),
+            Type::Enum(_) | Type::Struct(_) | Type::Table(_) | Type::Union(_) => self.type_path(ty, ""),
         }
     }
 
     /// Rust type of a declared type, with a suffix to its name: `MonsterRef`.
-    pub(super) fn named(&self, ty: &Type, suffix: &str) -> TokenStream {
+    pub(super) fn type_path(&self, ty: &Type, suffix: &str) -> TokenStream {
         let (namespace, name) = match ty {
             Type::Enum(at) => (&self.schema.enums[*at].namespace, &self.schema.enums[*at].name),
             Type::Struct(at) => (&self.schema.structs[*at].namespace, &self.schema.structs[*at].name),
@@ -70,7 +70,7 @@ impl Names<'_> {
             (Type::Scalar(_), Default::Integer(value)) => integer(*value),
             (Type::Enum(at), Default::Integer(value)) => {
                 let known = &self.schema.enums[*at];
-                let path = self.named(ty, "");
+                let path = self.type_path(ty, "");
                 match known.values.iter().find(|known| known.value == *value) {
                     Some(named) => {
                         let name = make_field_ident(&named.name);
@@ -104,7 +104,7 @@ impl Names<'_> {
 
     /// Arguments type of a table or a union, with its lifetime if it has one.
     pub(super) fn args(&self, ty: &Type) -> TokenStream {
-        let path = self.named(ty, "Args");
+        let path = self.type_path(ty, "Args");
         let borrows = match ty {
             Type::Table(at) => self.table_borrows(*at),
             Type::Union(at) => self.union_borrows(*at),

@@ -26,7 +26,7 @@ pub(super) fn define(names: &Names<'_>, declared: &Struct) -> TokenStream {
     });
     let default = default(declared);
     let derived = default.is_none().then(|| quote! { Default, });
-    let keyed = keyed(names, declared);
+    let keyed = impl_keyed(names, declared);
     quote! {
         #doc
         #[derive(Clone, Copy, Debug, #derived PartialEq)]
@@ -91,7 +91,7 @@ fn default(declared: &Struct) -> Option<TokenStream> {
     })
 }
 
-fn keyed(names: &Names<'_>, declared: &Struct) -> Option<TokenStream> {
+fn impl_keyed(names: &Names<'_>, declared: &Struct) -> Option<TokenStream> {
     let key = declared.fields.iter().find(|field| field.key)?;
     let StructField { name: field, ty, .. } = key;
     let (name, field, key) = (ident(&declared.name), ident(field), names.value(ty));

@@ -33,7 +33,7 @@ impl Definition<'_> {
         });
         // As in flatc's code, deprecated fields are not checked: even a required one may be absent.
         let checks = self.fields.iter().map(|field| self.check(field));
-        let keyed = self.keyed();
+        let keyed = self.impl_keyed();
         quote! {
             #doc
             #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Definition<'_> {
     fn check(&self, field: &Field) -> TokenStream {
         let (name, id, required) = (&field.name, number(field.id), field.required);
         let unions = |method: TokenStream, union: &Type| {
-            let view = self.names.named(union, "Ref");
+            let view = self.names.type_path(union, "Ref");
             quote! { fields.#method(#name, #id, #required, |kind, value| #view::verify(kind, value))?; }
         };
         match &field.ty {
@@ -83,7 +83,7 @@ impl Definition<'_> {
         }
     }
 
-    fn keyed(&self) -> Option<TokenStream> {
+    fn impl_keyed(&self) -> Option<TokenStream> {
         let key = self.fields.iter().find(|field| field.key)?;
         if key.ty != Type::Text && key.default == Default::None {
             return None;
@@ -154,7 +154,7 @@ impl Definition<'_> {
         };
         let nested = field.nested.map(|table| {
             let (table, view) = (Type::Table(table), format_ident!("{}_nested", field.name));
-            let (path, of) = (self.names.named(&table, "Ref"), self.names.value(&table));
+            let (path, of) = (self.names.type_path(&table, "Ref"), self.names.value(&table));
             let doc = format!(" The nested FlatBuffer in `{}`.", field.name);
             quote! {
                 #[doc = #doc]
@@ -183,7 +183,7 @@ impl Definition<'_> {
                 quote!(::polyrpc::flatbuffers::Vector<'a, #element>)
             }
             Type::Table(_) => {
-                let view = self.names.named(&field.ty, "Ref");
+                let view = self.names.type_path(&field.ty, "Ref");
                 quote!(#view<'a>)
             }
             ty => self.names.value(ty),
@@ -205,7 +205,7 @@ impl Definition<'_> {
     }
 
     fn union_accessor(&self, field: &Field) -> (TokenStream, TokenStream) {
-        let (id, view) = (number(field.id), self.names.named(&field.ty, "Ref"));
+        let (id, view) = (number(field.id), self.names.type_path(&field.ty, "Ref"));
         match field.required {
             true => (quote!(#view<'a>), quote!(#view::read(self.0, #id).unwrap_or(#view::unknown(0)))),
             false => (quote!(::core::option::Option<#view<'a>>), quote!(#view::read(self.0, #id))),
@@ -214,7 +214,7 @@ impl Definition<'_> {
 
     /// Accessor of a vector of unions; an empty element is `None`.
     fn unions_accessor(&self, element: &Type, id: u16) -> (TokenStream, TokenStream) {
-        let view = self.names.named(element, "Ref");
+        let view = self.names.type_path(element, "Ref");
         let (id, kinds) = (number(id), number(id - 1));
         (
             quote!(impl Iterator<Item = ::core::option::Option<#view<'a>>> + 'a),

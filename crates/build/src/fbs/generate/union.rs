@@ -7,19 +7,19 @@ use super::super::schema::{Member, Type, Union, full_name};
 use super::rust::{Names, docs, ident, ident_with, text, unused_ident};
 
 pub(super) fn define(names: &Names<'_>, declared: &Union) -> TokenStream {
-    let reading = reading(names, declared);
-    let writing = writing(names, declared);
-    quote! { #reading #writing }
+    let view = view(names, declared);
+    let args = args(names, declared);
+    quote! { #view #args }
 }
 
-fn reading(names: &Names<'_>, declared: &Union) -> TokenStream {
+fn view(names: &Names<'_>, declared: &Union) -> TokenStream {
     let view = ident_with(&declared.name, "Ref");
     let doc =
         format!(" A value of the union `{}`, read in place.", full_name(&declared.namespace, &declared.name));
     let more = docs(&declared.docs);
     let blank = (!declared.docs.is_empty()).then(|| quote! { #[doc = ""] });
     let variants = declared.members.iter().map(|member| {
-        let (doc, name, ty) = (docs(&member.docs), ident(&member.name), viewed(names, &member.ty));
+        let (doc, name, ty) = (docs(&member.docs), ident(&member.name), view_type(names, &member.ty));
         quote! { #doc #name(#ty), }
     });
     let arms = |holder: TokenStream, place: TokenStream| {
@@ -97,10 +97,10 @@ fn check<'n>(names: &'n Names<'_>) -> impl Fn(&'n Member) -> TokenStream {
     }
 }
 
-fn viewed(names: &Names<'_>, ty: &Type) -> TokenStream {
+fn view_type(names: &Names<'_>, ty: &Type) -> TokenStream {
     match ty {
         Type::Table(_) => {
-            let view = names.named(ty, "Ref");
+            let view = names.type_path(ty, "Ref");
             quote!(#view<'a>)
         }
         Type::Text => text(),
@@ -108,7 +108,7 @@ fn viewed(names: &Names<'_>, ty: &Type) -> TokenStream {
     }
 }
 
-fn writing(names: &Names<'_>, declared: &Union) -> TokenStream {
+fn args(names: &Names<'_>, declared: &Union) -> TokenStream {
     let args = ident_with(&declared.name, "Args");
     let doc = format!(" A value of the union `{}` to write.", full_name(&declared.namespace, &declared.name));
     let borrows = declared.members.iter().any(|member| matches!(member.ty, Type::Table(_) | Type::Text));

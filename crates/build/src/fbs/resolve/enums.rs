@@ -107,7 +107,7 @@ impl<'f> Resolver<'f> {
                 number.ok_or_else(|| fail(file, at, "the type numbers of a union are 1 to 255".into()))?;
             let ty = match &value.ty {
                 Some(ty) => self.ty(file, ty, &decl.head.namespace)?,
-                None => self.named(file, &value.name.value, at, &decl.head.namespace)?,
+                None => self.named_type(file, &value.name.value, at, &decl.head.namespace)?,
             };
             if !matches!(ty, Type::Table(_) | Type::Struct(_) | Type::Text) {
                 return Err(fail(file, at, "a union holds tables, structs and strings".into()));

@@ -71,7 +71,7 @@ impl<'f> Resolver<'f> {
             docs: decl.docs.clone(),
             name: decl.name.value.clone(),
             id: 0,
-            nested: self.nested(file, decl, &ty, namespace)?,
+            nested: self.nested_table(file, decl, &ty, namespace)?,
             hash: hash(file, decl, &ty)?,
             default,
             // In flatc a string that is a key is required.
@@ -82,7 +82,7 @@ impl<'f> Resolver<'f> {
         })
     }
 
-    fn nested(
+    fn nested_table(
         &self,
         file: &SourceFile,
         decl: &FieldDecl,

@@ -12,7 +12,7 @@ use crate::fbs::schema::{Scalar, Type};
 impl<'f> Resolver<'f> {
     pub(super) fn ty(&self, file: &SourceFile, decl: &TypeDecl, namespace: &str) -> Result<Type, Error> {
         match &decl.kind {
-            TypeKind::Named(name) => self.named(file, name, decl.at, namespace),
+            TypeKind::Named(name) => self.named_type(file, name, decl.at, namespace),
             TypeKind::Vector(element) => match self.ty(file, element, namespace)? {
                 Type::Vector(_) | Type::Array(..) => {
                     Err(fail(file, element.at, "a vector of vectors needs a table between them".into()))
@@ -34,7 +34,7 @@ impl<'f> Resolver<'f> {
         }
     }
 
-    pub(super) fn named(
+    pub(super) fn named_type(
         &self,
         file: &SourceFile,
         name: &str,
