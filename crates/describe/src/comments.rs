@@ -41,7 +41,7 @@ fn read_file(file: &[u8], comments: &mut HashMap<String, String>) {
             continue;
         }
         if let Some(name) = root.find(package, fields(location, 1).flat_map(varints)) {
-            comments.entry(name).or_insert_with(|| unindented(comment));
+            comments.entry(name).or_insert_with(|| unindent(comment));
         }
     }
 }
@@ -126,7 +126,7 @@ fn varints(packed: &[u8]) -> impl Iterator<Item = u64> {
 }
 
 /// Removes the blank after `//` in each line.
-fn unindented(comment: &str) -> String {
+fn unindent(comment: &str) -> String {
     let lines: Vec<_> =
         comment.lines().map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end()).collect();
     lines.join("\n").trim().to_owned()

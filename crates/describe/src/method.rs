@@ -27,7 +27,7 @@ impl ProtoFiles {
         let services = self.pool.services();
         services
             .flat_map(|service| {
-                service.methods().map(move |method| self.described(service.full_name(), method))
+                service.methods().map(move |method| self.describe(service.full_name(), method))
             })
             .collect()
     }
@@ -35,10 +35,10 @@ impl ProtoFiles {
     /// Returns a method by the full name of its service.
     pub fn method(&self, service: &str, method: &str) -> Option<Method> {
         let declared = self.pool.service(service)?.methods().find(|known| known.name() == method)?;
-        Some(self.described(service, declared))
+        Some(self.describe(service, declared))
     }
 
-    fn described(&self, service: &str, method: schema::Method<'_>) -> Method {
+    fn describe(&self, service: &str, method: schema::Method<'_>) -> Method {
         let stream_type = StreamType {
             client_streaming: method.client_streaming(),
             server_streaming: method.server_streaming(),

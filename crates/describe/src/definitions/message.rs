@@ -23,7 +23,7 @@ impl Definitions {
         let dialect = self.dialect;
         let (mut properties, mut required) = (Map::new(), Vec::new());
         let mut oneofs: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-        for field in message.fields().iter().filter(|field| has(dialect, field)) {
+        for field in message.fields().iter().filter(|field| has_field(dialect, field)) {
             let name = name(self.dialect, field).to_owned();
             if field.is_required() {
                 required.push(name.clone());
@@ -154,7 +154,7 @@ impl Definitions {
 }
 
 /// Whether a dialect writes the field.
-fn has(dialect: Json, field: &Field) -> bool {
+fn has_field(dialect: Json, field: &Field) -> bool {
     !(dialect == Json::Go && field.is_extension())
 }
 

@@ -33,15 +33,15 @@ pub(super) fn value(ty: &Type) -> Value {
             }
         }
         Type::Optional(inner) => json!({ "anyOf": [value(inner), { "type": "null" }] }),
-        Type::Variant(alternatives) => chosen(alternatives.iter()),
-        Type::Expected(inner, error) => chosen([&**inner, &**error].into_iter()),
+        Type::Variant(alternatives) => variant(alternatives.iter()),
+        Type::Expected(inner, error) => variant([&**inner, &**error].into_iter()),
         Type::Struct(declared) => tuple(declared.members.iter().map(value).collect()),
         Type::Recursive(_) => Value::Object(Map::new()),
     }
 }
 
 /// One of several types, by its index.
-fn chosen<'t>(alternatives: impl Iterator<Item = &'t Type>) -> Value {
+fn variant<'t>(alternatives: impl Iterator<Item = &'t Type>) -> Value {
     let case = |(index, ty): (usize, &Type)| {
         json!({
             "type": "object",
