@@ -19,14 +19,14 @@ fn interface(service: &Service) -> TokenStream {
     item.supertraits.push(syn::parse_quote!(::core::marker::Send));
     item.supertraits.push(syn::parse_quote!(::core::marker::Sync));
     item.supertraits.push(syn::parse_quote!('static));
-    item.items = service.methods.iter().map(|method| syn::TraitItem::Fn(sendable(method))).collect();
+    item.items = service.methods.iter().map(|method| syn::TraitItem::Fn(with_send_future(method))).collect();
     // Programs that only call the service do not use the trait itself.
     quote! { #[allow(dead_code)] #item }
 }
 
 /// `async fn` as a function that returns a `Send` future; an implementation may still use
 /// `async fn`.
-fn sendable(method: &Method) -> syn::TraitItemFn {
+fn with_send_future(method: &Method) -> syn::TraitItemFn {
     let mut item = method.item.clone();
     let output = match &item.sig.output {
         syn::ReturnType::Type(_, ty) => ty.clone(),
@@ -48,8 +48,8 @@ fn server(service: &Service) -> TokenStream {
     let server = format_ident!("{ident}Server");
     let doc = format!("Server of `{name}`, implemented by a [`{ident}`].");
     let described = schema.as_ref().map(|schema| quote! { .schema(#schema) });
-    let implementation = own("implementation");
-    let added = methods.iter().map(|method| added(method, ident, codec));
+    let implementation = hygienic_ident("implementation");
+    let added = methods.iter().map(|method| registration(method, ident, codec));
     quote! {
         #[doc = #doc]
         #[derive(Debug)]
@@ -72,7 +72,7 @@ fn server(service: &Service) -> TokenStream {
 }
 
 /// Registration of one method.
-fn added(method: &Method, trait_ident: &syn::Ident, codec: &syn::Path) -> TokenStream {
+fn registration(method: &Method, trait_ident: &syn::Ident, codec: &syn::Path) -> TokenStream {
     let (name, ident) = (&method.name, &method.item.sig.ident);
     let (request, message, response) = (method.request(), method.message(), &method.response);
     let add = match (method.client_streams.is_some(), method.server_streams) {
@@ -87,7 +87,7 @@ fn added(method: &Method, trait_ident: &syn::Ident, codec: &syn::Path) -> TokenS
         [sole] => quote! { #sole },
         names => quote! { (#(#names,)*) },
     };
-    let (cx, implementation) = (own("cx"), own("implementation"));
+    let (cx, implementation) = (hygienic_ident("cx"), hygienic_ident("implementation"));
     let context = method.takes_context.then(|| quote! { &mut #cx, });
     let id = method.id.as_ref().map(|id| quote! { .id(#id) });
     quote! {
@@ -107,7 +107,7 @@ fn added(method: &Method, trait_ident: &syn::Ident, codec: &syn::Path) -> TokenS
 }
 
 /// An identifier that cannot collide with an argument.
-fn own(name: &str) -> syn::Ident {
+fn hygienic_ident(name: &str) -> syn::Ident {
     syn::Ident::new(name, Span::mixed_site())
 }
 
@@ -153,7 +153,7 @@ fn signatures(service: &Service) -> TokenStream {
         None => quote! { ::core::option::Option::None },
     };
     let described = methods.iter().enumerate().map(|(place, method)| {
-        let numbered = numbered(method, place);
+        let numbered = numbered_name(method, place);
         let (method_name, request, response) = (&method.name, method.message(), &method.response);
         quote! {
             ::polyrpc::client::StubMethod::described::<#codec, #request, #response>(
@@ -177,7 +177,7 @@ fn signatures(service: &Service) -> TokenStream {
 }
 
 /// Number of a method, for protocols with numbered methods: its id and, if different, its position.
-fn numbered(method: &Method, place: usize) -> String {
+fn numbered_name(method: &Method, place: usize) -> String {
     match &method.id {
         Some(id) if id.base10_digits() != place.to_string() => {
             format!("{}#{},{place}", method.name, id.base10_digits())
@@ -208,7 +208,7 @@ fn call(service: &Service, method: &Method, n: usize, blocking: bool) -> TokenSt
         true => quote! { ::polyrpc::Streaming<#response> },
         false => quote! { #response },
     };
-    let invoked = invoked(service, method, n);
+    let invoked = invocation(service, method, n);
     quote! {
         #(#docs)*
         #vis #asyncness fn #ident(&self, #(#names: #types),*) -> ::polyrpc::client::Result<#received> {
@@ -227,7 +227,7 @@ fn call(service: &Service, method: &Method, n: usize, blocking: bool) -> TokenSt
 }
 
 /// The client's call of a method with `request`.
-fn invoked(service: &Service, method: &Method, n: usize) -> TokenStream {
+fn invocation(service: &Service, method: &Method, n: usize) -> TokenStream {
     let (codec, message, response) = (&service.codec, method.message(), &method.response);
     let types = quote! { #codec, #message, #response };
     match (method.client_streams.is_some(), method.server_streams) {

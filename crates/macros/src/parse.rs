@@ -63,7 +63,7 @@ impl Service {
     }
 
     fn read_attribute(&mut self, attribute: TokenStream) -> Result<()> {
-        for option in options(attribute)? {
+        for option in parse_options(attribute)? {
             match option {
                 Meta::NameValue(option) if option.path.is_ident("name") => self.name = text(&option.value)?,
                 Meta::NameValue(option) if option.path.is_ident("codec") => self.codec = path(&option.value)?,
@@ -89,7 +89,7 @@ impl Method {
             return Err(Error::new_spanned(parameter, "a method of a service cannot be generic"));
         }
         let response = response(&item.sig.output)?;
-        let streamed = streamed(&response);
+        let streamed = stream_item(&response);
         let mut method = Self {
             docs: item.attrs.iter().filter(|attribute| attribute.path().is_ident("doc")).cloned().collect(),
             name: pascal_case(&item.sig.ident),
@@ -121,14 +121,14 @@ impl Method {
             .partition::<Vec<_>, _>(|attribute| attribute.path().is_ident("rpc"));
         *attributes = others;
         for attribute in ours {
-            for option in options(attribute.meta.require_list()?.tokens.clone())? {
+            for option in parse_options(attribute.meta.require_list()?.tokens.clone())? {
                 match option {
                     Meta::Path(option) if option.is_ident("blocking") => self.blocking = true,
                     Meta::NameValue(option) if option.path.is_ident("name") => {
                         self.name = text(&option.value)?
                     }
                     Meta::NameValue(option) if option.path.is_ident("id") => {
-                        self.id = Some(number(&option.value)?)
+                        self.id = Some(parse_number(&option.value)?)
                     }
                     other => {
                         return Err(Error::new_spanned(other, "want `name = \"…\"`, `id = …` or `blocking`"));
@@ -165,7 +165,7 @@ impl Method {
 
     /// Returns the stream argument, which must be the only one.
     fn read_streams(&mut self) -> Result<()> {
-        self.client_streams = self.arguments.iter().find_map(|(_, ty)| streamed(ty));
+        self.client_streams = self.arguments.iter().find_map(|(_, ty)| stream_item(ty));
         match &self.arguments[..] {
             [_, other, ..] if self.client_streams.is_some() => {
                 Err(Error::new_spanned(&other.1, "a stream of requests is a method's only argument"))
@@ -196,11 +196,11 @@ impl Method {
     }
 }
 
-fn options(tokens: TokenStream) -> Result<Punctuated<Meta, Token![,]>> {
+fn parse_options(tokens: TokenStream) -> Result<Punctuated<Meta, Token![,]>> {
     syn::parse::Parser::parse2(Punctuated::parse_terminated, tokens)
 }
 
-fn number(value: &Expr) -> Result<syn::LitInt> {
+fn parse_number(value: &Expr) -> Result<syn::LitInt> {
     match value {
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) if number.base10_parse::<i32>().is_ok() => {
             Ok(number.clone())
@@ -231,7 +231,7 @@ fn is_context(ty: &Type) -> bool {
 }
 
 /// The `T` of a `Streaming<T>`, by any path. A message may be named `Streaming` too, but has no parameter.
-fn streamed(ty: &Type) -> Option<Type> {
+fn stream_item(ty: &Type) -> Option<Type> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last().filter(|last| last.ident == "Streaming")?;
     let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
