@@ -60,7 +60,7 @@ pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 /// stream a head, data, trailers and nothing after its end; and no more data than the windows allow.
 pub(super) fn assert_server_sent(out: &[u8], observed: &[Frame<'_>]) {
     let opened = streams(observed);
-    let sent_frames = whole(out, observed);
+    let sent_frames = split_sent(out, observed);
     assert!(streams(&sent_frames).is_subset(&opened), "HEADERS for a stream that was not opened");
     let mut heads = BTreeSet::new();
     for (head, block) in blocks(&sent_frames) {
@@ -75,7 +75,7 @@ pub(super) fn assert_server_sent(out: &[u8], observed: &[Frame<'_>]) {
 /// its own streams with growing ids.
 pub(super) fn assert_client_sent(out: &[u8], observed: &[Frame<'_>]) {
     let out = out.strip_prefix(PREFACE).expect("a client begins with the preface");
-    let sent_frames = whole(out, observed);
+    let sent_frames = split_sent(out, observed);
     let opened: Vec<u32> = blocks(&sent_frames).map(|(head, _)| head.stream).collect();
     assert!(opened.iter().all(|stream| stream % 2 == 1), "{opened:?}");
     assert!(opened.is_sorted_by(|a, b| a < b), "a stream is opened once: {opened:?}");
@@ -87,7 +87,7 @@ pub(super) fn assert_client_sent(out: &[u8], observed: &[Frame<'_>]) {
 }
 
 /// The frames of one side, after the assertions common to both.
-fn whole<'b>(out: &'b [u8], observed: &[Frame<'_>]) -> Vec<Frame<'b>> {
+fn split_sent<'b>(out: &'b [u8], observed: &[Frame<'_>]) -> Vec<Frame<'b>> {
     let (sent_frames, rest) = split(out);
     assert!(rest.is_empty(), "half a frame: {}", rest.escape_ascii());
     assert!(

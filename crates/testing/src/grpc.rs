@@ -244,7 +244,7 @@ impl ServerConnection {
                 }
             }
             Found::End(stream) => self.end(stream),
-            Found::Cancelled(stream) => self.cancelled(stream),
+            Found::Cancelled(stream) => self.handle_cancel(stream),
             Found::Pause => {}
             Found::Room(stream) => {
                 assert!(self.session.has_room(stream), "room was reported for {stream:?}");
@@ -293,7 +293,7 @@ impl ServerConnection {
     }
 
     /// A delayed response may be sent without knowing that its call was cancelled.
-    fn cancelled(&mut self, stream: StreamId) {
+    fn handle_cancel(&mut self, stream: StreamId) {
         if self.pending.contains_key(&stream) {
             self.record(format!("{stream:?} cancelled"));
         }

@@ -161,7 +161,7 @@ impl Driver {
         match event {
             Event::Headers { stream, end, .. } => {
                 self.record(&event);
-                self.head(stream, end);
+                self.handle_head(stream, end);
             }
             // A head with its data is equal to one whose data arrives later.
             Event::Whole { stream, fields, body } => {
@@ -171,18 +171,18 @@ impl Driver {
             Event::Data { stream, bytes, end } => self.handle_data(stream, bytes, end),
             Event::Trailers { stream, .. } => {
                 self.record(&event);
-                self.ended(stream);
+                self.handle_end(stream);
             }
             _ => self.record(&event),
         }
     }
 
-    fn head(&mut self, stream: u32, end: bool) {
+    fn handle_head(&mut self, stream: u32, end: bool) {
         if self.manner.has(EARLY) {
             self.answer(stream);
         }
         if end {
-            self.ended(stream);
+            self.handle_end(stream);
         }
     }
 
@@ -196,11 +196,11 @@ impl Driver {
             self.connection.consumed(stream, length, &mut self.out);
         }
         if end {
-            self.ended(stream);
+            self.handle_end(stream);
         }
     }
 
-    fn ended(&mut self, stream: u32) {
+    fn handle_end(&mut self, stream: u32) {
         match self.manner.has(CLIENT) {
             true => self.ask(),
             false if !self.manner.has(EARLY) => self.answer(stream),

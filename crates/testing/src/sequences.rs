@@ -75,7 +75,7 @@ fn damage<C: Client, S: Server>(
     let whole = events(new(), manner, &sequence.bytes);
     assert!(whole.violation.is_none(), "the undamaged sequence is rejected: {:?}", whole.violation);
 
-    let Some((damaged, first)) = sequence.damaged(damages) else { return };
+    let Some((damaged, first)) = sequence.apply_damages(damages) else { return };
     server::drive(&new, own, manner, &damaged);
     // Nothing that arrives later changes what a session has reported.
     let before = events(new(), manner, &damaged[..first]).calls;
@@ -134,7 +134,7 @@ fn body(format: Format, length: usize) -> Bytes {
 
 impl Sequence {
     /// The bytes with damage, and where that begins. `None`: there is none.
-    fn damaged(&self, damages: &[u8]) -> Option<(Vec<u8>, usize)> {
+    fn apply_damages(&self, damages: &[u8]) -> Option<(Vec<u8>, usize)> {
         let mut bytes = self.bytes.clone();
         let mut first = None::<usize>;
         for &[kind, high, low, value] in damages.as_chunks::<4>().0.iter().take(MAX_DAMAGES) {

@@ -70,18 +70,18 @@ fn read(format: Format, input: &[u8]) {
 ///   `encoding/protojson/encode.go`, `marshalSingular`), to be read as the zero that is not written;
 /// * MessagePack's floats of 32 bits are read as 64, which makes a signalling NaN a quiet one.
 fn assert_is_settled(message: &Message, format: Format, written: &[u8]) {
-    let Some(again) = rewritten(message, format, written) else { return };
+    let Some(again) = rewrite(message, format, written) else { return };
     let loses =
         matches!(format, Format::Json(Json::Brpc | Json::BrpcLenient | Json::Proto3) | Format::MessagePack);
     match loses && again != written {
-        true => assert_eq!(shown(rewritten(message, format, &again)), shown(Some(again)), "{format:?}"),
-        false => assert_eq!(shown(Some(again)), shown(Some(written.to_vec())), "{format:?}"),
+        true => assert_eq!(escape(rewrite(message, format, &again)), escape(Some(again)), "{format:?}"),
+        false => assert_eq!(escape(Some(again)), escape(Some(written.to_vec())), "{format:?}"),
     }
 }
 
 /// Decodes encoded messages and encodes them again. `None` if brpc cannot decode them: such a number in a list is an
 /// error.
-fn rewritten(message: &Message, format: Format, written: &[u8]) -> Option<Vec<u8>> {
+fn rewrite(message: &Message, format: Format, written: &[u8]) -> Option<Vec<u8>> {
     let read = match to_protobuf(message, format, written) {
         Err(_) if matches!(format, Format::Json(Json::Brpc | Json::BrpcLenient)) => return None,
         read => read.expect("what was written can be read"),
@@ -89,7 +89,7 @@ fn rewritten(message: &Message, format: Format, written: &[u8]) -> Option<Vec<u8
     Some(from_protobuf(message, format, &read).expect("what was read can be written"))
 }
 
-fn shown(bytes: Option<Vec<u8>>) -> String {
+fn escape(bytes: Option<Vec<u8>>) -> String {
     bytes.unwrap_or_default().escape_ascii().to_string()
 }
 
