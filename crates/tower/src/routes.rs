@@ -58,15 +58,15 @@ where
         async move {
             let head_only = request.method == "HEAD";
             let request = request_of(request)?;
-            poll_fn(|cx| service.poll_ready(cx)).await.map_err(hidden)?;
-            let response = service.call(request).await.map_err(hidden)?;
+            poll_fn(|cx| service.poll_ready(cx)).await.map_err(hide)?;
+            let response = service.call(request).await.map_err(hide)?;
             Ok(response_of(response, head_only))
         }
     }
 }
 
 /// The error of a service is not exposed to the peer.
-fn hidden(error: impl Into<BoxError>) -> Failure {
+fn hide(error: impl Into<BoxError>) -> Failure {
     let error: BoxError = error.into();
     Failure::from(error)
 }
@@ -131,7 +131,7 @@ where
         loop {
             let frame = match ready!(self.body.as_mut().poll_frame(cx)) {
                 Some(Ok(frame)) => frame,
-                Some(Err(error)) => return Poll::Ready(Some(Err(hidden(error)))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(hide(error)))),
                 None => return Poll::Ready(None),
             };
             match frame.into_data() {

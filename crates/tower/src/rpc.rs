@@ -75,8 +75,8 @@ where
         Box::pin(async move {
             let mut response = match send(&pool, request).await {
                 Ok(response) => response,
-                Err(error) if pool::is_gone(&error) => failed("the server has shut down\n"),
-                Err(_) => failed("the server did not answer\n"),
+                Err(error) if pool::is_gone(&error) => unavailable("the server has shut down\n"),
+                Err(_) => unavailable("the server did not answer\n"),
             };
             *response.version_mut() = version;
             Ok(response)
@@ -99,7 +99,7 @@ where
     B::Error: Into<BoxError>,
 {
     let (mut parts, body) = request.into_parts();
-    parts.uri = absolute(&parts.uri, &parts.headers);
+    parts.uri = to_absolute(&parts.uri, &parts.headers);
     parts.version = Version::HTTP_2;
     parts.extensions = Extensions::new();
     remove_hop_by_hop(&mut parts.headers);
@@ -108,7 +108,7 @@ where
 }
 
 /// Returns the URI with scheme and host, which HTTP/1 has in its `Host`.
-fn absolute(uri: &Uri, headers: &HeaderMap) -> Uri {
+fn to_absolute(uri: &Uri, headers: &HeaderMap) -> Uri {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()?.parse().ok());
     let authority = uri.authority().cloned().or(host);
     let mut parts = http::uri::Parts::default();
@@ -144,7 +144,7 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
 }
 
 #[cold]
-fn failed(text: &'static str) -> Response<ResponseBody> {
+fn unavailable(text: &'static str) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::text(text));
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
