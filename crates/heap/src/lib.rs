@@ -177,7 +177,7 @@ mod tests {
     static ALONE: Mutex<()> = Mutex::new(());
 
     /// Number of resident pages.
-    fn resident() -> usize {
+    fn resident_pages() -> usize {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
         statm.split(' ').nth(1).unwrap().parse().unwrap()
     }
@@ -185,15 +185,15 @@ mod tests {
     #[test]
     fn memory_freed_below_a_live_allocation_is_returned() {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = resident();
+        let before = resident_pages();
         let freed: Vec<_> = (0..32_768).map(|n| vec![n as u8; 1024]).collect();
         // Follows the other allocations in memory, so that glibc returns nothing by itself.
         let live = vec![1_u8; 1024];
         drop(freed);
-        let kept = resident();
+        let kept = resident_pages();
         trim();
         assert!(kept > before + 4096, "{before} {kept}");
-        assert!(resident() < before + 2048, "{before} {kept} {}", resident());
+        assert!(resident_pages() < before + 2048, "{before} {kept} {}", resident_pages());
         drop(live);
     }
 
@@ -219,12 +219,12 @@ mod tests {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         // The second thread takes over the arena of the first.
         for (mark, is_returned) in [(true, true), (false, false)] {
-            let before = resident();
+            let before = resident_pages();
             let (end, until) = channel();
             let thread = thread_with_a_large_free_end(until, mark);
-            let kept = resident();
+            let kept = resident_pages();
             trim();
-            let after = resident();
+            let after = resident_pages();
             assert!(kept > before + 4096, "glibc keeps it under load: {before} {kept}");
             assert_eq!(after < before + 2048, is_returned, "{before} {kept} {after}");
             drop(end);
