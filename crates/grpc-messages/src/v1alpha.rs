@@ -38,9 +38,9 @@ fn rename(mut descriptor: Bytes, kind: &Descriptor) -> Vec<u8> {
         let tag = Tag::decode(&mut descriptor).expect("a tag");
         tag.encode(&mut renamed);
         match tag.wire_type() {
-            WireType::Varint => encode_varint(varint(&mut descriptor), &mut renamed),
+            WireType::Varint => encode_varint(read_varint(&mut descriptor), &mut renamed),
             WireType::LengthDelimited => {
-                let length = usize::try_from(varint(&mut descriptor)).expect("a length");
+                let length = usize::try_from(read_varint(&mut descriptor)).expect("a length");
                 let value = descriptor.split_to(length);
                 let part = kind.parts.iter().find(|(number, _)| *number == tag.field_number());
                 let value = match part {
@@ -57,7 +57,7 @@ fn rename(mut descriptor: Bytes, kind: &Descriptor) -> Vec<u8> {
     renamed
 }
 
-fn varint(descriptor: &mut Bytes) -> u64 {
+fn read_varint(descriptor: &mut Bytes) -> u64 {
     decode_varint(descriptor).expect("a number")
 }
 
