@@ -90,7 +90,7 @@ pub fn registrar(url: &str) -> Result<Box<dyn Registrar>> {
 /// ```
 pub fn install() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| discovery::install(known));
+    ONCE.call_once(|| discovery::install(open_built_in));
 }
 
 /// Opens the discovery for a keyword of a URL, as [`polyrpc::discovery::open`].
@@ -99,14 +99,14 @@ pub fn install() {
 ///
 /// If the rest is invalid for the keyword.
 pub fn open(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
-    match known(word, rest)? {
+    match open_built_in(word, rest)? {
         Some(known) => Ok(Some(known)),
         None => discovery::open(word, rest),
     }
 }
 
 /// Opens the discovery of a registry of this crate.
-fn known(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
+fn open_built_in(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
     match (word, rest) {
         #[cfg(feature = "consul")]
         ("consul", place) => Ok(Some(consul::discover(place)?)),

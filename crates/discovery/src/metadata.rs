@@ -41,7 +41,7 @@ pub(crate) fn from_map(map: BTreeMap<String, String>) -> Attributes {
 
 /// Applies the changes by others to the attributes in `registered`: `written` is the registry's representation without any
 /// change, and `found` the current one.
-pub(crate) fn changed(registered: &Attributes, written: &Attributes, found: &Attributes) -> Attributes {
+pub(crate) fn apply_changes(registered: &Attributes, written: &Attributes, found: &Attributes) -> Attributes {
     let mut changed = registered.clone();
     for (name, _) in written.iter().chain(found.iter()) {
         if !written.values(name).eq(found.values(name)) {
@@ -76,7 +76,8 @@ mod tests {
             ("group=a&x=1", "group=a&x=1", "x=1", "x=1"),
             ("", "", "tag=1&tag=2", "tag=1&tag=2"),
         ] {
-            assert_eq!(changed(&read(registered), &read(written), &read(found)), read(changed_to), "{found}");
+            let current = apply_changes(&read(registered), &read(written), &read(found));
+            assert_eq!(current, read(changed_to), "{found}");
         }
     }
 

@@ -64,7 +64,7 @@ pub(crate) struct FoundInstances {
 
 impl FoundInstances {
     /// Adds an entry. Entries that are no instances must not affect the others.
-    pub(crate) fn note(&mut self, name: &[u8], value: &[u8]) {
+    pub(crate) fn add(&mut self, name: &[u8], value: &[u8]) {
         let no_text =
             |what| Status::invalid_argument(format!("{what} `{}` is not UTF-8", name.escape_ascii()));
         let read = match (str::from_utf8(name), str::from_utf8(value)) {
@@ -82,7 +82,7 @@ impl FoundInstances {
 
     /// Returns the instances, and a warning about entries that are none; fails if there are entries, and none of them
     /// is an instance.
-    pub(crate) fn end(self, warning: &mut Option<Status>) -> Result<Vec<Instance>, Status> {
+    pub(crate) fn finish(self, warning: &mut Option<Status>) -> Result<Vec<Instance>, Status> {
         match self {
             Self { instances, wrong: Some(wrong) } if instances.is_empty() => Err(wrong),
             Self { instances, wrong } => {
@@ -129,18 +129,18 @@ mod tests {
     #[test]
     fn invalid_entries_do_not_hide_instances() {
         let mut found = FoundInstances::default();
-        found.note(b"tcp@h:1", b"weight=3");
-        found.note(b"nonsense", b"");
-        found.note(b"tcp@h:2", b"\xff");
-        found.note(b"tcp@h\xff:2", b"");
+        found.add(b"tcp@h:1", b"weight=3");
+        found.add(b"nonsense", b"");
+        found.add(b"tcp@h:2", b"\xff");
+        found.add(b"tcp@h\xff:2", b"");
         let mut warning = None;
-        let instances = found.end(&mut warning).unwrap();
+        let instances = found.finish(&mut warning).unwrap();
         assert_eq!((instances.len(), instances[0].attributes.weight()), (1, 3));
         assert!(warning.take().unwrap().message().contains("nonsense"));
 
         let mut found = FoundInstances::default();
-        found.note(b"nonsense", b"");
-        assert!(found.end(&mut warning).unwrap_err().message().contains("nonsense"));
-        assert!(FoundInstances::default().end(&mut warning).unwrap().is_empty() && warning.is_none());
+        found.add(b"nonsense", b"");
+        assert!(found.finish(&mut warning).unwrap_err().message().contains("nonsense"));
+        assert!(FoundInstances::default().finish(&mut warning).unwrap().is_empty() && warning.is_none());
     }
 }

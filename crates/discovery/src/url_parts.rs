@@ -59,7 +59,7 @@ impl UrlParts {
     /// Rejects parameters that are unknown or occur twice.
     ///
     /// The parameters of transport and protocol have already been removed from the URL.
-    pub(crate) fn only(&self, known: &[&str]) -> Result<(), Status> {
+    pub(crate) fn check_parameters(&self, known: &[&str]) -> Result<(), Status> {
         for (name, _) in self.settings.iter() {
             if !known.contains(&name) {
                 let registry = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
@@ -97,13 +97,14 @@ mod tests {
         assert_eq!(place.hosts, "a:1,b:2");
         assert_eq!(place.path, ["base", "sub dir", "S"]);
         assert_eq!(place.origins(), "https://a:1,b:2");
-        assert!(place.only(&["token", "tls"]).is_ok());
-        let error = place.only(&["dc", "tls"]).unwrap_err();
+        assert!(place.check_parameters(&["token", "tls"]).is_ok());
+        let error = place.check_parameters(&["dc", "tls"]).unwrap_err();
         assert_eq!(error.message(), "the parameter `token` is unknown: the registry has dc, tls");
-        let error = place.only(&[]).unwrap_err();
+        let error = place.check_parameters(&[]).unwrap_err();
         assert!(error.message().ends_with("the registry has none"), "{error}");
         let twice = UrlParts::parse("a:1/S?token=x&token=y").unwrap();
-        assert_eq!(twice.only(&["token"]).unwrap_err().message(), "the parameter `token` occurs twice");
+        let error = twice.check_parameters(&["token"]).unwrap_err();
+        assert_eq!(error.message(), "the parameter `token` occurs twice");
         let error = UrlParts::parse("me:hunter2@h/%ff?token=hunter2").err().unwrap();
         assert!(!error.message().contains("hunter2"), "{error}");
     }

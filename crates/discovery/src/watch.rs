@@ -74,7 +74,7 @@ impl<A: WatchSource> Watch<A> {
                 }
                 Err(status) => {
                     let pause = self.pause.map_or(PAUSE, |pause| (pause * 2).min(LONGEST_PAUSE));
-                    self.pause_for(Some(pause), spread(pause));
+                    self.pause_for(Some(pause), jitter(pause));
                     self.known = None;
                     return Err(status.into());
                 }
@@ -117,7 +117,7 @@ fn in_order(mut found: Vec<Instance>) -> Vec<Instance> {
 }
 
 /// Adds a jitter of a fifth, so that watches that failed together do not retry together.
-fn spread(pause: Duration) -> Duration {
+fn jitter(pause: Duration) -> Duration {
     // Each state of the standard hasher starts with keys of its own, which is random enough here.
     let chance = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
     pause.mul_f64(0.8 + 0.4 * chance)

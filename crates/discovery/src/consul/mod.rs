@@ -129,7 +129,7 @@ impl fmt::Debug for Consul {
 /// Opens the discovery of a service for the rest of a `consul://` URL.
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
     let place = UrlParts::parse(place)?;
-    place.only(&PARAMETERS)?;
+    place.check_parameters(&PARAMETERS)?;
     let (service, base) = match place.path.split_last() {
         Some((service, base)) => (service.clone(), base.join("/")),
         // brpc's syntax: no agent, only a service.
@@ -153,7 +153,7 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
 /// Opens the registry for the rest of a `consul://` URL.
 pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let place = UrlParts::parse(place)?;
-    place.only(&PARAMETERS)?;
+    place.check_parameters(&PARAMETERS)?;
     let consul = open(&place)?;
     let base = place.path.join("/");
     match place.settings.value("by") {

@@ -82,7 +82,7 @@ pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
 }
 
 fn open(place: &UrlParts) -> Result<Etcd, Status> {
-    place.only(&PARAMETERS)?;
+    place.check_parameters(&PARAMETERS)?;
     let (user, hosts) = place.user()?;
     if hosts.is_empty() {
         return Err(Status::invalid_argument("where is etcd? want etcd://host:port"));

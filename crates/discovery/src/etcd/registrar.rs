@@ -43,7 +43,7 @@ impl Registrar for EtcdRegistrar {
         &'a self,
         entry: &'a Advertisement,
     ) -> BoxFuture<'a, Result<Option<Attributes>>> {
-        self.look(entry).map(|found| Ok(found?)).boxed()
+        self.look_up(entry).map(|found| Ok(found?)).boxed()
     }
 }
 
@@ -67,7 +67,7 @@ impl EtcdRegistrar {
         Ok(())
     }
 
-    async fn look(&self, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
+    async fn look_up(&self, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
         let mut place = self.held.lock().await;
         let Some(held) = place.as_mut() else { return Ok(None) };
         let key = self.tree.instance(entry);

@@ -43,13 +43,13 @@ impl WatchSource for EtcdWatchSource {
         let (watching, found) = match self.watching.take() {
             None => self.of.begin().await?,
             Some(mut watching) => {
-                changed(&mut watching.changes).await?;
+                wait_for_change(&mut watching.changes).await?;
                 let (found, _) = self.of.list(&mut watching.api).await?;
                 (watching, found)
             }
         };
         self.watching = Some(watching);
-        found.end(&mut self.warning)
+        found.finish(&mut self.warning)
     }
 
     fn warning(&mut self) -> Option<Status> {
@@ -81,7 +81,7 @@ impl EtcdService {
             revision.get_or_insert(answer.header.revision);
             for pair in &answer.kvs {
                 let name = pair.key.get(prefix.len()..).unwrap_or_default();
-                found.note(name, &pair.value);
+                found.add(name, &pair.value);
             }
         }
         Ok((found, revision.unwrap_or_default()))
@@ -89,7 +89,7 @@ impl EtcdService {
 }
 
 /// Waits for a change, and consumes further ones that have arrived: a single list covers all of them.
-async fn changed(changes: &mut Streaming<WatchResponse>) -> Result<(), Status> {
+async fn wait_for_change(changes: &mut Streaming<WatchResponse>) -> Result<(), Status> {
     while !is_change(changes.message().await)? {}
     while let Some(response) = changes.message().now_or_never() {
         is_change(response)?;

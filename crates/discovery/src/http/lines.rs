@@ -28,7 +28,7 @@ impl Lines {
     /// Nothing is lost when the future is dropped.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         loop {
-            match self.cut() {
+            match self.take_line() {
                 Some(line) if line.is_empty() => {}
                 Some(line) => return Ok(Some(line)),
                 None if self.rest.len() > LINE => {
@@ -45,7 +45,7 @@ impl Lines {
         }
     }
 
-    fn cut(&mut self) -> Option<Bytes> {
+    fn take_line(&mut self) -> Option<Bytes> {
         let unseen = self.rest.get(self.searched..)?;
         let Some(end) = unseen.iter().position(|byte| *byte == b'\n') else {
             self.searched = self.rest.len();

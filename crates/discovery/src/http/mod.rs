@@ -40,7 +40,7 @@ pub(crate) struct Http {
 impl Http {
     /// Parses `http://host:port`, or several separated by commas.
     pub(crate) fn new(urls: &str, port: u16) -> Result<Self, Status> {
-        let origins = Origin::several(urls, port)?;
+        let origins = Origin::parse_list(urls, port)?;
         Ok(Self {
             origins,
             first: AtomicUsize::new(0),
@@ -88,8 +88,8 @@ impl Http {
     /// Sends a request on the connection of the last response; `None` if it is closed, or closes before the response.
     pub(crate) async fn call_on(&self, request: &Request<Bytes>, within: Duration) -> Option<HttpResponse> {
         let place = self.first.load(Ordering::Relaxed) % self.origins.len().max(1);
-        let request = addressed(request, self.origins.get(place)?).ok()?;
-        let mut line = self.kept(place)?;
+        let request = address_to(request, self.origins.get(place)?).ok()?;
+        let mut line = self.take_idle(place)?;
         let asking = async {
             let response = line.send(request).await.ok()?;
             self.read(response, line).await.ok()
@@ -162,9 +162,9 @@ impl Http {
         let Some(origin) = self.origins.get(place) else {
             return Err(Status::internal("there is no such server"));
         };
-        let request = addressed(request, origin)?;
+        let request = address_to(request, origin)?;
         // The server may have closed an idle connection meanwhile; all requests here are idempotent.
-        if let Some(mut line) = self.kept(place)
+        if let Some(mut line) = self.take_idle(place)
             && let Ok(response) = line.send(request.clone()).await
         {
             return Ok((response, line));
@@ -187,7 +187,7 @@ impl Http {
         }
     }
 
-    fn kept(&self, place: usize) -> Option<HttpConnection> {
+    fn take_idle(&self, place: usize) -> Option<HttpConnection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.retain(HttpConnection::is_open);
         let at = idle.iter().position(|line| line.place == place)?;
@@ -218,7 +218,7 @@ pub(crate) enum LinesResponse {
 }
 
 /// Adapts the request to this server.
-fn addressed(request: &Request<Bytes>, origin: &Origin) -> Result<Request<Bytes>, Status> {
+fn address_to(request: &Request<Bytes>, origin: &Origin) -> Result<Request<Bytes>, Status> {
     let wrong = |error: http::Error| Status::invalid_argument(format!("invalid request: {error}"));
     let mut request = request.clone();
     if !origin.prefix.is_empty() {

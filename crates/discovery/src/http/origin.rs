@@ -18,7 +18,7 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// Parses comma-separated URLs.
-    pub(super) fn several(urls: &str, port: u16) -> Result<Vec<Self>, Status> {
+    pub(super) fn parse_list(urls: &str, port: u16) -> Result<Vec<Self>, Status> {
         let mut tls = false;
         urls.split(',')
             .map(|url| {
@@ -73,22 +73,22 @@ fn host_and_port(place: &str, usual: u16) -> Option<(&str, u16)> {
 mod tests {
     use super::*;
 
-    fn parsed(urls: &str) -> Vec<String> {
-        let origins = Origin::several(urls, 8500).unwrap();
+    fn parse_all(urls: &str) -> Vec<String> {
+        let origins = Origin::parse_list(urls, 8500).unwrap();
         origins.iter().map(|origin| format!("{}{}", origin.authority, origin.prefix)).collect()
     }
 
     #[test]
     fn scheme_and_port_of_an_address_are_optional() {
-        assert_eq!(parsed("h"), ["h:8500"]);
-        assert_eq!(parsed("http://h:1/proxy/"), ["h:1/proxy"]);
-        assert_eq!(parsed("[::1]:2,[::1],c"), ["[::1]:2", "[::1]:8500", "c:8500"]);
+        assert_eq!(parse_all("h"), ["h:8500"]);
+        assert_eq!(parse_all("http://h:1/proxy/"), ["h:1/proxy"]);
+        assert_eq!(parse_all("[::1]:2,[::1],c"), ["[::1]:2", "[::1]:8500", "c:8500"]);
     }
 
     #[cfg(feature = "tls")]
     #[test]
     fn https_applies_to_all_following_addresses() {
-        let origins = Origin::several("https://a:1,b:2,http://c:3", 1).unwrap();
+        let origins = Origin::parse_list("https://a:1,b:2,http://c:3", 1).unwrap();
         assert_eq!(origins.iter().map(|origin| origin.tls).collect::<Vec<_>>(), [true, true, false]);
     }
 
@@ -97,7 +97,7 @@ mod tests {
         for wrong in
             ["", ":1", "h:0", "h:x", "h:70000", "ftp://h", "[::1", "[::1]x", "a,,b", "u@h:1", "h h:1"]
         {
-            assert!(Origin::several(wrong, 8500).is_err(), "{wrong}");
+            assert!(Origin::parse_list(wrong, 8500).is_err(), "{wrong}");
         }
     }
 }

@@ -25,7 +25,7 @@ impl HttpResponse {
     }
 
     /// Checks that the response is a success.
-    pub(crate) fn granted(&self, action: &str) -> Result<(), Status> {
+    pub(crate) fn check_success(&self, action: &str) -> Result<(), Status> {
         if self.status.is_success() { Ok(()) } else { Err(self.refusal(action)) }
     }
 

@@ -186,7 +186,7 @@ impl fmt::Display for PodDiscovery {
 /// Opens the discovery of a service for the rest of a `kubernetes://` URL.
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
     let place = UrlParts::parse(place)?;
-    place.only(&PARAMETERS)?;
+    place.check_parameters(&PARAMETERS)?;
     let [service] = place.path.as_slice() else {
         return Err(Status::invalid_argument(
             "which service of Kubernetes? want kubernetes://namespace/service:port",

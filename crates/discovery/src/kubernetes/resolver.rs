@@ -110,7 +110,7 @@ impl SliceWatch {
             }
             let items = part.items.items.into_iter();
             self.slices.extend(items.map(|slice| (slice.metadata.name.clone(), slice)));
-            self.bounded()?;
+            self.check_size()?;
             if part.metadata.go_on.is_empty() || part.metadata.go_on == go_on {
                 break part.metadata.resource_version;
             }
@@ -120,7 +120,7 @@ impl SliceWatch {
         Ok(())
     }
 
-    fn bounded(&self) -> Result<(), Status> {
+    fn check_size(&self) -> Result<(), Status> {
         match self.slices.len() > SLICES {
             true => Err(Status::resource_exhausted(format!("{} has more than {SLICES} slices", self.of))),
             false => Ok(()),
@@ -228,7 +228,7 @@ impl SliceWatch {
             "ADDED" | "MODIFIED" => match serde_json::from_value::<Slice>(update.object) {
                 Ok(slice) => {
                     self.slices.insert(metadata.name, slice);
-                    self.bounded()?;
+                    self.check_size()?;
                     true
                 }
                 Err(_) => self.slices.remove(&metadata.name).is_some(),

@@ -69,12 +69,12 @@ pub(super) fn instances(
         true => slices.values().filter(|slice| slice.address_type != "IPv6").collect(),
         false => slices.values().collect(),
     };
-    let ready = found(&slices, of, Endpoint::is_ready)?;
+    let ready = collect_instances(&slices, of, Endpoint::is_ready)?;
     // If all pods are terminating, those that still serve are better than none (KEP 1669).
-    if ready.is_empty() { found(&slices, of, Endpoint::is_serving) } else { Ok(ready) }
+    if ready.is_empty() { collect_instances(&slices, of, Endpoint::is_serving) } else { Ok(ready) }
 }
 
-fn found(
+fn collect_instances(
     slices: &[&Slice],
     of: &PodDiscovery,
     may_be_called: fn(&Endpoint) -> bool,
@@ -113,7 +113,7 @@ impl Slice {
                 ))),
             };
         };
-        Ok(ports.find(|port| port.is(wanted)).and_then(|port| port.port))
+        Ok(ports.find(|port| port.matches(wanted)).and_then(|port| port.port))
     }
 
     fn port_names(&self) -> String {
@@ -123,7 +123,7 @@ impl Slice {
 }
 
 impl Port {
-    fn is(&self, wanted: &str) -> bool {
+    fn matches(&self, wanted: &str) -> bool {
         self.name.as_deref() == Some(wanted) || (self.port.is_some() && wanted.parse().ok() == self.port)
     }
 }

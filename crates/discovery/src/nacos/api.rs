@@ -68,11 +68,11 @@ impl Api {
     /// Uses the API that answered last, and the other one if that is no longer available.
     pub(super) async fn call(&self, verb: Verb, fields: &Attributes) -> Result<Reply, Status> {
         let newer = self.newer.load(Ordering::Relaxed);
-        let first = self.authorized(verb, newer, fields).await?;
+        let first = self.query_with_token(verb, newer, fields).await?;
         if !first.is_missing() {
             return Ok(first);
         }
-        let second = self.authorized(verb, !newer, fields).await?;
+        let second = self.query_with_token(verb, !newer, fields).await?;
         if second.is_missing() {
             return Ok(first);
         }
@@ -81,7 +81,7 @@ impl Api {
     }
 
     /// Sends a request with a token, and with a new one if that is rejected.
-    async fn authorized(&self, verb: Verb, newer: bool, fields: &Attributes) -> Result<Reply, Status> {
+    async fn query_with_token(&self, verb: Verb, newer: bool, fields: &Attributes) -> Result<Reply, Status> {
         let reply = self.query(verb, newer, fields).await?;
         let refused = matches!(reply.answer.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         if self.login.is_none() || !refused {
@@ -172,8 +172,8 @@ impl Reply {
         is_missing(&self.answer)
     }
 
-    pub(super) fn granted(&self, endpoint_of: &str) -> Result<(), Status> {
-        self.answer.granted(endpoint_of)?;
+    pub(super) fn check_success(&self, endpoint_of: &str) -> Result<(), Status> {
+        self.answer.check_success(endpoint_of)?;
         match self.code() {
             Some(code) if self.newer && code != 0 => Err(self.answer.refusal(endpoint_of)),
             _ => Ok(()),
@@ -185,14 +185,14 @@ impl Reply {
         if self.code().is_some_and(|code| UNKNOWN.contains(&code)) {
             return Ok(false);
         }
-        self.answer.granted(endpoint_of).map(|()| true)
+        self.answer.check_success(endpoint_of).map(|()| true)
     }
 
     pub(super) fn list(&self, endpoint_of: &str) -> Result<List, Status> {
         if !self.newer {
             return self.answer.json(endpoint_of);
         }
-        self.granted(endpoint_of)?;
+        self.check_success(endpoint_of)?;
         let DataEnvelope { data } = self.answer.json(endpoint_of)?;
         Ok(List { hosts: data, cache_millis: None })
     }

@@ -7,7 +7,7 @@ use polyrpc::Status;
 use polyrpc::discovery::{Advertisement, Attributes, Instance, Network};
 use serde::{Deserialize, Serialize};
 
-use crate::metadata::{changed, from_map, to_map};
+use crate::metadata::{apply_changes, from_map, to_map};
 
 /// Instance in Nacos' format.
 #[derive(Debug, Deserialize)]
@@ -50,7 +50,7 @@ pub(super) fn current_attributes(
     let weight = found.weight.filter(|weight| weight.fract() == 0.0).or(written.weight);
     let found = Host { weight, ..found };
     let (Some(written), Some(found)) = (written.attributes(), found.attributes()) else { return Ok(None) };
-    let mut current = changed(&entry.instance.attributes, &written, &found);
+    let mut current = apply_changes(&entry.instance.attributes, &written, &found);
     match (was_enabled, is_enabled) {
         (true, false) => current.set("state", "inactive"),
         (false, true) => current.remove("state"),

@@ -150,7 +150,7 @@ fn open(text: &str) -> Result<(Nacos, UrlParts), Status> {
         true => UrlParts::parse(&format!("127.0.0.1?{text}"))?,
         false => UrlParts::parse(text)?,
     };
-    place.only(&PARAMETERS)?;
+    place.check_parameters(&PARAMETERS)?;
     let mut nacos = Nacos::new(&place.origins()).map_err(polyrpc::Error::into_status)?;
     let setting = |names: [&str; 2]| names.into_iter().find_map(|name| place.settings.value(name));
     if let Some(group) = setting(["group", "groupName"]) {

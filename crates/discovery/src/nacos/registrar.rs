@@ -25,7 +25,7 @@ impl Registrar for Nacos {
         &'a self,
         entry: &'a Advertisement,
     ) -> BoxFuture<'a, Result<Option<Attributes>>> {
-        async { Ok(self.look(entry).await?) }.boxed()
+        async { Ok(self.look_up(entry).await?) }.boxed()
     }
 }
 
@@ -38,7 +38,8 @@ impl Nacos {
         }
         let host = host_registration(entry)?;
         let fields = host.fields(self.fields(&entry.service))?;
-        self.api.call(Verb::Enter, &fields).await?.granted(&format!("cannot register {entry} in Nacos"))?;
+        let reply = self.api.call(Verb::Enter, &fields).await?;
+        reply.check_success(&format!("cannot register {entry} in Nacos"))?;
         self.entered.lock().unwrap_or_else(PoisonError::into_inner).insert(entry.to_string(), entry.clone());
         Ok(())
     }
@@ -58,7 +59,7 @@ impl Nacos {
 
     /// Returns Nacos' current attributes of the entry. A disabled instance is missing from the lists of Nacos 1 and 2,
     /// in which case they are unknown.
-    async fn look(&self, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
+    async fn look_up(&self, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
         let action = format!("cannot read {entry} from Nacos");
         let list = list(&self.api, &self.scope, &entry.service).await?.list(&action)?;
         current_attributes(list.hosts.items, entry)
@@ -68,7 +69,7 @@ impl Nacos {
         self.forget(entry);
         let fields = host_registration(entry)?.place(self.fields(&entry.service));
         let reply = self.api.call(Verb::Leave, &fields).await?;
-        reply.granted(&format!("cannot deregister {entry} from Nacos"))
+        reply.check_success(&format!("cannot deregister {entry} from Nacos"))
     }
 
     fn forget(&self, entry: &Advertisement) {

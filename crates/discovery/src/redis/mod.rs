@@ -90,7 +90,7 @@ pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
 }
 
 fn open(place: &UrlParts) -> Result<Redis, Status> {
-    place.only(&PARAMETERS)?;
+    place.check_parameters(&PARAMETERS)?;
     let db = place.settings.value("db").unwrap_or("0");
     Redis::new(&format!("redis://{}/{db}", place.hosts)).map_err(polyrpc::Error::into_status)
 }

@@ -47,13 +47,13 @@ impl WatchSource for RedisWatchSource {
         let mut watching = match self.watching.take() {
             None => self.of.begin().await?,
             Some(mut watching) => {
-                watching.changed().await?;
+                watching.wait_for_change().await?;
                 watching
             }
         };
         let found = self.of.list(&mut watching.connection).await?;
         self.watching = Some(watching);
-        found.end(&mut self.warning)
+        found.finish(&mut self.warning)
     }
 
     fn warning(&mut self) -> Option<Status> {
@@ -75,7 +75,7 @@ impl RedisService {
         let _ = with_timeout(cmd("CONFIG").arg(&notify).query_async::<()>(&mut connection)).await;
         let mut changes = with_timeout(self.redis.client.get_async_pubsub()).await?;
         for prefix in &self.prefixes {
-            with_timeout(changes.psubscribe(format!("__keyspace@*__:{}*", literal(prefix)))).await?;
+            with_timeout(changes.psubscribe(format!("__keyspace@*__:{}*", escape_pattern(prefix)))).await?;
         }
         Ok(RedisWatch { connection, changes })
     }
@@ -93,7 +93,7 @@ impl RedisService {
                 let name = key.get(prefix.len()..).unwrap_or_default();
                 // It may have expired since it was listed.
                 let Some(value) = value else { continue };
-                found.note(name, &StoredEntry::read(&value).unwrap_or_else(unreadable));
+                found.add(name, &StoredEntry::read(&value).unwrap_or_else(unreadable));
             }
         }
         Ok(found)
@@ -107,7 +107,7 @@ fn unreadable() -> Vec<u8> {
 
 /// Returns every key with this prefix, once.
 async fn scan(connection: &mut MultiplexedConnection, prefix: &str) -> Result<Vec<Vec<u8>>, Status> {
-    let (pattern, mut cursor, mut keys) = (format!("{}*", literal(prefix)), 0_u64, Vec::new());
+    let (pattern, mut cursor, mut keys) = (format!("{}*", escape_pattern(prefix)), 0_u64, Vec::new());
     loop {
         let mut scan = cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1000);
@@ -125,7 +125,7 @@ async fn scan(connection: &mut MultiplexedConnection, prefix: &str) -> Result<Ve
 }
 
 /// Escapes a text, so that a pattern matches it literally.
-fn literal(text: &str) -> String {
+fn escape_pattern(text: &str) -> String {
     let mut literal = String::with_capacity(text.len());
     for character in text.chars() {
         if matches!(character, '*' | '?' | '[' | ']' | '\\' | '^' | '-') {
@@ -139,7 +139,7 @@ fn literal(text: &str) -> String {
 impl RedisWatch {
     /// Waits for a change, or until the next poll: keys expire late, and Redis may be configured without notifications.
     /// Further notifications that have arrived are consumed too: a single list covers all of them.
-    async fn changed(&mut self) -> Result<(), Status> {
+    async fn wait_for_change(&mut self) -> Result<(), Status> {
         let mut changes = self.changes.on_message();
         let Ok(mut next_change) = timeout(LOOK, changes.next()).await else {
             return Ok(());
@@ -165,6 +165,6 @@ mod tests {
 
     #[test]
     fn special_characters_of_a_name_are_escaped_in_patterns() {
-        assert_eq!(literal("/a*[b]?\\c"), "/a\\*\\[b\\]\\?\\\\c");
+        assert_eq!(escape_pattern("/a*[b]?\\c"), "/a\\*\\[b\\]\\?\\\\c");
     }
 }

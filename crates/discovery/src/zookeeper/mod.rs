@@ -35,12 +35,12 @@ impl ZooKeeper {
 
     /// Discovers the instances of a service under rpcx's base path.
     pub fn service(&self, base: &str, service: &str) -> ZooKeeperService {
-        ZooKeeperService::new(self.clone(), rooted(base).service(service))
+        ZooKeeperService::new(self.clone(), root_tree(base).service(service))
     }
 
     /// Registers servers under rpcx's base path.
     pub fn registrar(&self, base: &str) -> ZooKeeperRegistrar {
-        ZooKeeperRegistrar::new(self.clone(), rooted(base))
+        ZooKeeperRegistrar::new(self.clone(), root_tree(base))
     }
 
     async fn connect(&self, session: Duration) -> Result<Client, Status> {
@@ -53,7 +53,7 @@ impl ZooKeeper {
 }
 
 /// ZooKeeper's paths start at its root.
-fn rooted(base: &str) -> Tree {
+fn root_tree(base: &str) -> Tree {
     Tree::new(format!("/{}", base.trim_matches('/')))
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
 }
 
 fn open(place: &UrlParts) -> Result<ZooKeeper, Status> {
-    place.only(&[])?;
+    place.check_parameters(&[])?;
     match place.hosts.is_empty() {
         true => Err(Status::invalid_argument("where is ZooKeeper? want zookeeper://host:port")),
         false => Ok(ZooKeeper::new(place.hosts.clone())),

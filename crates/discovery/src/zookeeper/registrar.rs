@@ -35,7 +35,7 @@ impl Registrar for ZooKeeperRegistrar {
         &'a self,
         entry: &'a Advertisement,
     ) -> BoxFuture<'a, Result<Option<Attributes>>> {
-        self.look(entry).map(|found| Ok(found?)).boxed()
+        self.look_up(entry).map(|found| Ok(found?)).boxed()
     }
 }
 
@@ -110,7 +110,7 @@ impl ZooKeeperRegistrar {
         Ok(())
     }
 
-    async fn look(&self, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
+    async fn look_up(&self, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
         let mut place = self.client.lock().await;
         let client = self.session(&mut place, entry.ttl).await?;
         let found = self.owner(client, &self.tree.instance(entry)).await?;

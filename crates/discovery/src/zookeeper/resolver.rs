@@ -53,8 +53,8 @@ impl WatchSource for ZooKeeperWatchSource {
         };
         let watching = self.watching.insert(watching);
         let mut found = FoundInstances::default();
-        watching.nodes.iter().for_each(|(name, data)| found.note(name.as_bytes(), data));
-        found.end(&mut self.warning)
+        watching.nodes.iter().for_each(|(name, data)| found.add(name.as_bytes(), data));
+        found.finish(&mut self.warning)
     }
 
     fn warning(&mut self) -> Option<Status> {

@@ -35,10 +35,10 @@ impl Keys {
 
     /// Discovers the instances of one service.
     pub fn service(&self, name: impl AsRef<str>) -> KeyDiscovery {
-        KeyDiscovery::new(self.consul.clone(), format!("{}/", self.below(name.as_ref())))
+        KeyDiscovery::new(self.consul.clone(), format!("{}/", self.service_path(name.as_ref())))
     }
 
-    fn below(&self, name: &str) -> String {
+    fn service_path(&self, name: &str) -> String {
         if self.base.is_empty() { name.to_owned() } else { format!("{}/{name}", self.base) }
     }
 }
@@ -53,11 +53,11 @@ struct Pair {
 
 impl Pair {
     /// Value, decoded from base64.
-    fn decoded_value(&self) -> Option<Vec<u8>> {
+    fn decode_value(&self) -> Option<Vec<u8>> {
         STANDARD.decode(self.value.as_deref().unwrap_or_default()).ok()
     }
 
     fn has_value(&self, value: &str) -> bool {
-        self.decoded_value().is_some_and(|decoded_value| decoded_value == value.as_bytes())
+        self.decode_value().is_some_and(|decoded_value| decoded_value == value.as_bytes())
     }
 }

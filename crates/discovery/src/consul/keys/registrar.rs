@@ -31,11 +31,11 @@ impl Registrar for Keys {
         entry: &'a Advertisement,
     ) -> BoxFuture<'a, Result<Option<Attributes>>> {
         async {
-            let key = format!("{}/{}", self.below(&entry.service), entry.instance);
+            let key = format!("{}/{}", self.service_path(&entry.service), entry.instance);
             Ok(self
-                .look(&key)
+                .look_up(&key)
                 .await?
-                .and_then(|pair| pair.decoded_value())
+                .and_then(|pair| pair.decode_value())
                 .map(|decoded_value| attributes(&decoded_value)))
         }
         .boxed()
@@ -44,7 +44,7 @@ impl Registrar for Keys {
 
 impl Keys {
     async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
-        let directory = self.below(&entry.service);
+        let directory = self.service_path(&entry.service);
         let key = format!("{directory}/{}", entry.instance);
         let value = entry.instance.attributes.to_string();
         if let Some(session) = self.session(&key) {
@@ -63,7 +63,7 @@ impl Keys {
     /// Writes a key that is held by this session, if it has changed or was lost: a write needs the consensus of
     /// Consul's servers, a read does not. `false` if the session does not hold it any more.
     async fn keep(&self, key: &str, session: &str, value: &str) -> Result<bool, Status> {
-        let there = self.look(key).await?;
+        let there = self.look_up(key).await?;
         if there.is_some_and(|pair| pair.session.as_deref() == Some(session) && pair.has_value(value)) {
             return Ok(true);
         }
@@ -79,7 +79,7 @@ impl Keys {
                 self.sessions.lock().unwrap_or_else(PoisonError::into_inner).insert(key, session);
                 return Ok(());
             }
-            if let Some(other) = self.look(&key).await?.and_then(|pair| pair.session) {
+            if let Some(other) = self.look_up(&key).await?.and_then(|pair| pair.session) {
                 self.end(&other).await?;
             }
             // Consul keeps a key locked for this delay after its session has ended.
@@ -90,9 +90,9 @@ impl Keys {
     }
 
     async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
-        let key = format!("{}/{}", self.below(&entry.service), entry.instance);
+        let key = format!("{}/{}", self.service_path(&entry.service), entry.instance);
         let action = format!("cannot delete Consul's key {key}");
-        self.consul.delete(&format!("/kv/{}", path(&key))).await?.granted(&action)?;
+        self.consul.delete(&format!("/kv/{}", path(&key))).await?.check_success(&action)?;
         if let Some(session) = self.forget(&key) {
             self.end(&session).await?;
         }
@@ -102,7 +102,7 @@ impl Keys {
     async fn put(&self, key: &str, value: &str) -> Result<(), Status> {
         let flags = Attributes::new().with("flags", FLAGS);
         let answer = self.consul.put(&format!("/kv/{}", path(key)), flags, value.to_owned()).await?;
-        answer.granted(&format!("cannot write Consul's key {key}"))
+        answer.check_success(&format!("cannot write Consul's key {key}"))
     }
 
     async fn acquire(&self, key: &str, session: &str, value: &str) -> Result<bool, Status> {
@@ -115,7 +115,7 @@ impl Keys {
         answer.json(&format!("cannot acquire Consul's key {key}"))
     }
 
-    async fn look(&self, key: &str) -> Result<Option<Pair>, Status> {
+    async fn look_up(&self, key: &str) -> Result<Option<Pair>, Status> {
         let answer = self.consul.get(&format!("/kv/{}", path(key)), Attributes::new(), ANSWER).await?;
         if answer.status == StatusCode::NOT_FOUND {
             return Ok(None);
@@ -146,13 +146,13 @@ impl Keys {
         if answer.status == StatusCode::NOT_FOUND {
             return Ok(false);
         }
-        answer.granted("cannot renew a Consul session").map(|()| true)
+        answer.check_success("cannot renew a Consul session").map(|()| true)
     }
 
     async fn end(&self, session: &str) -> Result<(), Status> {
         let answer =
             self.consul.put(&format!("/session/destroy/{}", path(session)), Attributes::new(), "").await?;
-        answer.granted("cannot end a Consul session")
+        answer.check_success("cannot end a Consul session")
     }
 
     fn session(&self, key: &str) -> Option<String> {

@@ -78,7 +78,7 @@ impl KeysWatch {
 fn instances(pairs: Vec<Pair>, prefix: &str) -> Vec<Instance> {
     let instance = |pair: Pair| {
         let instance: Instance = pair.key.strip_prefix(prefix)?.parse().ok()?;
-        let attributes = String::from_utf8(pair.decoded_value()?).ok()?.parse().ok()?;
+        let attributes = String::from_utf8(pair.decode_value()?).ok()?.parse().ok()?;
         Some(instance.with(attributes))
     };
     pairs.into_iter().filter_map(instance).collect()

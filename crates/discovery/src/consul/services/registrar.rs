@@ -12,7 +12,7 @@ use polyrpc::discovery::{Advertisement, Attributes, Registrar};
 use super::format::{Registration, Service, legacy_rpcx_format, plain_registration};
 use super::{InstanceFormat, Services};
 use crate::http::ANSWER;
-use crate::metadata::changed;
+use crate::metadata::apply_changes;
 use crate::url_parts::segment;
 
 impl Registrar for Services {
@@ -28,7 +28,7 @@ impl Registrar for Services {
         &'a self,
         entry: &'a Advertisement,
     ) -> BoxFuture<'a, Result<Option<Attributes>>> {
-        async { Ok(self.look(entry).await?) }.boxed()
+        async { Ok(self.look_up(entry).await?) }.boxed()
     }
 }
 
@@ -38,11 +38,11 @@ impl Services {
         if self.is_entered(&id, entry) && self.pass(&id).await? {
             return Ok(());
         }
-        let wanted = serde_json::to_vec(&self.wanted(entry, &id)?)
+        let wanted = serde_json::to_vec(&self.registration(entry, &id)?)
             .map_err(|error| Status::internal(error.to_string()))?;
         let query = Attributes::new().with("replace-existing-checks", "true");
         let answer = self.consul.put("/agent/service/register", query, wanted).await?;
-        answer.granted(&format!("cannot register {entry} in Consul"))?;
+        answer.check_success(&format!("cannot register {entry} in Consul"))?;
         self.entered.lock().unwrap_or_else(PoisonError::into_inner).insert(id, entry.clone());
         Ok(())
     }
@@ -56,7 +56,7 @@ impl Services {
             self.entered.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
             return Ok(false);
         }
-        answer.granted("cannot pass a Consul check").map(|()| true)
+        answer.check_success("cannot pass a Consul check").map(|()| true)
     }
 
     async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
@@ -66,12 +66,12 @@ impl Services {
         let answer = self.consul.put(&path, Attributes::new(), "").await?;
         match answer.status {
             StatusCode::NOT_FOUND => Ok(()),
-            _ => answer.granted(&format!("cannot deregister {entry} from Consul")),
+            _ => answer.check_success(&format!("cannot deregister {entry} from Consul")),
         }
     }
 
     /// Returns the agent's current attributes of the entry.
-    async fn look(&self, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
+    async fn look_up(&self, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
         let id = id(entry);
         let path = format!("/agent/service/{}", segment(&id));
         let answer = self.consul.get(&path, Attributes::new(), ANSWER).await?;
@@ -79,14 +79,14 @@ impl Services {
             return Ok(None);
         }
         let found: Service = answer.json(&format!("cannot read {entry} from Consul"))?;
-        let written = self.wanted(entry, &id)?.service();
+        let written = self.registration(entry, &id)?.service();
         let (Some(written), Some(found)) = (written.instance(None), found.instance(None)) else {
             return Ok(None);
         };
-        Ok(Some(changed(&entry.instance.attributes, &written.attributes, &found.attributes)))
+        Ok(Some(apply_changes(&entry.instance.attributes, &written.attributes, &found.attributes)))
     }
 
-    fn wanted<'a>(&self, entry: &'a Advertisement, id: &'a str) -> Result<Registration<'a>, Status> {
+    fn registration<'a>(&self, entry: &'a Advertisement, id: &'a str) -> Result<Registration<'a>, Status> {
         match self.written {
             InstanceFormat::Plainly => plain_registration(entry, id),
             InstanceFormat::LegacyRpcx => Ok(legacy_rpcx_format(entry, id)),
