@@ -176,7 +176,7 @@ impl<E: Into<BoxError> + 'static> From<E> for Failure {
             take(any).or_else(|| take(any).map(|error: Error| downstream_failure(error.into_status())));
         match (known.or_else(|| author_text(any)).or_else(|| within_anyhow(any)), slot) {
             (Some(status), _) => Self(status),
-            (None, Some(error)) => Self(hidden(error.into())),
+            (None, Some(error)) => Self(hide(error.into())),
             (None, None) => unreachable!("a taken error has a status"),
         }
     }
@@ -226,7 +226,7 @@ fn within_anyhow(_: &mut dyn Any) -> Option<Status> {
 
 /// Returns the status for an error that is not meant for the caller, unless it is a status itself.
 #[cold]
-fn hidden(error: BoxError) -> Status {
+fn hide(error: BoxError) -> Status {
     match error.downcast::<Error>() {
         Ok(error) => downstream_failure(error.into_status()),
         Err(error) => Status::hiding(error),

@@ -39,7 +39,7 @@ impl CallSite {
     /// Returns the response to a call whose handler panicked, in the words of rpcx (`server/service.go`), which its
     /// clients may match. The panic's message is logged: it may contain details that are not meant for the caller.
     #[cold]
-    pub(crate) fn panicked(&self, panic: &(dyn Any + Send)) -> Outcome {
+    pub(crate) fn handle_panic(&self, panic: &(dyn Any + Send)) -> Outcome {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or(PANICKED);
         self.log_panic(text);

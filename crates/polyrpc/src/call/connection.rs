@@ -8,7 +8,7 @@ use polyrpc_payload::schema;
 use polyrpc_wire::Protocol;
 
 use super::Peer;
-use crate::codec::{Body, Codec, counting_unknown};
+use crate::codec::{Body, Codec, count_unknown};
 use crate::memory_budget::ResponseRoom;
 
 /// Queue for messages to push; only protocols that can push have one.
@@ -47,7 +47,7 @@ impl ConnectionFacts {
     }
 
     /// Sets the counter for fields of messages that their types do not have.
-    pub(crate) fn counting_unknown(self, unknown_fields: Arc<AtomicU64>) -> Self {
+    pub(crate) fn with_unknown_fields(self, unknown_fields: Arc<AtomicU64>) -> Self {
         Self { unknown_fields, ..self }
     }
 
@@ -74,7 +74,7 @@ impl ConnectionFacts {
         body: Body,
         schema: Option<&schema::Message>,
     ) -> Result<T, Status> {
-        let (message, unknown) = counting_unknown(|| C::decode(body, schema));
+        let (message, unknown) = count_unknown(|| C::decode(body, schema));
         if unknown > 0 {
             self.unknown_fields.fetch_add(unknown, Ordering::Relaxed);
         }
@@ -92,12 +92,12 @@ impl ConnectionFacts {
     }
 
     /// Sets the connection's id.
-    pub(crate) fn numbered(self, id: u64) -> Self {
+    pub(crate) fn with_id(self, id: u64) -> Self {
         Self { id, ..self }
     }
 
     /// Sets whether callers receive the text of internal errors.
-    pub(crate) fn exposing(self, exposes_errors: bool) -> Self {
+    pub(crate) fn with_exposed_errors(self, exposes_errors: bool) -> Self {
         Self { exposes_errors, ..self }
     }
 

@@ -22,7 +22,7 @@ impl fmt::Debug for RedactedMetadata<'_> {
 }
 
 /// Shows whether there is a credential, but not its value.
-pub(crate) fn redacted(credential: Option<&Bytes>) -> Option<fmt::Arguments<'static>> {
+pub(crate) fn redact(credential: Option<&Bytes>) -> Option<fmt::Arguments<'static>> {
     credential.map(|_| REDACTED)
 }
 

@@ -32,7 +32,7 @@ fn record(key: &str, reason: &str) {
 }
 
 /// Returns how many entries were left out in this process.
-pub(crate) fn left_out() -> u64 {
+pub(crate) fn left_out_count() -> u64 {
     LEFT_OUT.load(Ordering::Relaxed)
 }
 

@@ -6,7 +6,7 @@ use polyrpc_core::{Checksum, Compression, Format, Metadata};
 use polyrpc_payload::schema;
 use polyrpc_wire::Protocol;
 
-use super::{CancelHandle, RedactedMetadata, redacted};
+use super::{CancelHandle, RedactedMetadata, redact};
 use crate::codec::Codec;
 
 /// A request with metadata and other options.
@@ -68,7 +68,7 @@ impl fmt::Debug for CallOptions {
             .field("compression", &self.compression)
             .field("checksum", &self.checksum)
             .field("oneway", &self.oneway)
-            .field("credential", &redacted(self.credential.as_ref()))
+            .field("credential", &redact(self.credential.as_ref()))
             .field("wait_for_ready", &self.wait_for_ready)
             .field("idempotent", &self.idempotent)
             .field("key", &self.key)
@@ -247,7 +247,7 @@ impl StubMethod {
     }
 
     /// Returns the name of the method in this protocol.
-    pub(crate) fn called(&self, protocol: Protocol) -> &'static str {
+    pub(crate) fn name_in(&self, protocol: Protocol) -> &'static str {
         match self.numbered {
             "" => self.method,
             numbered if protocol.descriptor().capabilities.numbers_methods => numbered,

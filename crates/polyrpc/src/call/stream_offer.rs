@@ -39,7 +39,7 @@ impl StreamOffer {
         C: Codec<M>,
         M: Send + 'static,
     {
-        if self.accepted().is_some() {
+        if self.accepted_mut().is_some() {
             return Err(refused("the streams were already accepted"));
         }
         if self.offered.streams == 0 {
@@ -48,11 +48,11 @@ impl StreamOffer {
         let first = self.offered.first.0;
         let ids = (0..self.offered.streams as u64).map(|n| StreamId(first + n));
         let (streams, ends) = ids.map(|id| self.accept_one::<C, M>(id, site)).unzip();
-        *self.accepted() = Some(AcceptedStreams { options, streams });
+        *self.accepted_mut() = Some(AcceptedStreams { options, streams });
         Ok(ends)
     }
 
-    fn accepted(&mut self) -> &mut Option<AcceptedStreams> {
+    fn accepted_mut(&mut self) -> &mut Option<AcceptedStreams> {
         self.accepted.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -79,7 +79,8 @@ impl StreamOffer {
             let _ = &reading;
             C::decode(Body::new(C::PREFERRED, bytes), None)
         });
-        let sending = sending::<C, M>(messages, outgoing, end_receiver, was_read, closing, site.clone());
+        let sending =
+            send_messages::<C, M>(messages, outgoing, end_receiver, was_read, closing, site.clone());
         let sending = Box::pin(sending);
         (AcceptedStream { stream, feed, drain, sending, end_sender }, (incoming, sender.with_closer(closer)))
     }
@@ -90,7 +91,7 @@ const WAITING: usize = 4;
 
 /// Sends the handler's messages for as long as the peer accepts them, and ends when the handler receives no more
 /// either: brpc's streams close in both directions at once.
-async fn sending<C: Codec<M>, M: Send + 'static>(
+async fn send_messages<C: Codec<M>, M: Send + 'static>(
     messages: Streaming<M>,
     outgoing: Outgoing,
     end_receiver: oneshot::Receiver<()>,

@@ -15,7 +15,7 @@ use super::cluster::RoutingOptions;
 use super::data_connector::DataConnector;
 use super::unsupported_warnings::UnsupportedWarnings;
 use crate::call::{CallOptions, Response};
-use crate::codec::{Body, Codec, decode_plain, encode_arguments, encode_plain, uncompressed};
+use crate::codec::{Body, Codec, decode_plain, decompress_body, encode_arguments, encode_plain};
 use crate::propagation;
 
 /// Defaults for options that a call does not set.
@@ -80,7 +80,7 @@ impl CallDefaults {
 
     /// Returns the format of streamed messages.
     pub(super) fn format(&self, codec: Format, options: &CallOptions) -> Format {
-        options.format.or(self.format).unwrap_or_else(|| self.preferred(codec))
+        options.format.or(self.format).unwrap_or_else(|| self.preferred_format(codec))
     }
 
     /// Returns the options that affect where the call is sent.
@@ -94,7 +94,7 @@ impl CallDefaults {
 
     /// Creates a streaming call. The client's default timeout does not apply, since it does not bound the duration of a
     /// whole stream.
-    pub(super) fn opening<'a>(
+    pub(super) fn streaming_call<'a>(
         &self,
         service: &'a str,
         method: &'a str,
@@ -102,7 +102,8 @@ impl CallDefaults {
         options: CallOptions,
     ) -> Result<Call<'a>, Status> {
         let timeout = options.timeout;
-        let call = self.bounded(service, method, Body::new(format, Bytes::new()), options, timeout)?;
+        let body = Body::new(format, Bytes::new());
+        let call = self.call_with_timeout(service, method, body, options, timeout)?;
         Ok(Call { oneway: false, ..call })
     }
 
@@ -119,10 +120,10 @@ impl CallDefaults {
         options: CallOptions,
     ) -> Result<Call<'a>, Status> {
         let timeout = options.timeout.or(self.timeout);
-        self.bounded(service, method, body, options, timeout)
+        self.call_with_timeout(service, method, body, options, timeout)
     }
 
-    fn bounded<'a>(
+    fn call_with_timeout<'a>(
         &self,
         service: &'a str,
         method: &'a str,
@@ -175,7 +176,7 @@ impl CallDefaults {
             Ok(body) => body,
             Err(status) => return Err(status.received_with(head.metadata, trailers)),
         };
-        let bytes = uncompressed(head.compression, body, self.max_decompressed)
+        let bytes = decompress_body(head.compression, body, self.max_decompressed)
             .map_err(|status| self.unreadable(&status))?;
         let message = Body::new(head.format, bytes);
         Ok(Response { message, metadata: head.metadata, trailers, attachment })
@@ -195,7 +196,7 @@ impl CallDefaults {
     }
 
     /// Returns the protocol's format for what the codec prefers.
-    pub(super) fn preferred(&self, codec: Format) -> Format {
+    pub(super) fn preferred_format(&self, codec: Format) -> Format {
         self.dialect.format.unwrap_or_else(|| (self.descriptor.prefer)(codec))
     }
 }

@@ -73,7 +73,10 @@ impl Builder {
             sessions: self.sessions(&url)?,
             transport: self.transport_connector(&url)?,
             tls,
-            keepalive: self.keepalive.or_else(|| url.protocol.descriptor().keepalive).map(Keepalive::every),
+            keepalive: self
+                .keepalive
+                .or_else(|| url.protocol.descriptor().keepalive)
+                .map(Keepalive::with_interval),
             gate: Arc::new(ConnectGate::new(url.address.clone(), backoff)),
             url,
             connect_timeout: self.connect_timeout,

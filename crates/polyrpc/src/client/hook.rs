@@ -107,11 +107,11 @@ impl Hooks {
         self.0 = Some(before.chain([Arc::new(hook) as Arc<dyn Hook>]).collect());
     }
 
-    pub(super) fn connected(&self, server: &Address) -> Result<(), Status> {
+    pub(super) fn on_connect(&self, server: &Address) -> Result<(), Status> {
         self.iter().try_for_each(|hook| hook.on_connect(server))
     }
 
-    pub(super) fn connect_failed(&self, server: &Address, failure: &Status) {
+    pub(super) fn on_connect_error(&self, server: &Address, failure: &Status) {
         self.iter().for_each(|hook| hook.on_connect_error(server, failure));
     }
 
@@ -141,7 +141,7 @@ impl HookedConnection {
     }
 
     /// Reports the end of the connection.
-    pub(super) fn closed(&self, reason: &Status) {
+    pub(super) fn on_close(&self, reason: &Status) {
         for hook in self.hooks.iter() {
             // A hook's panic must not leave callers waiting.
             drop(catch_unwind(AssertUnwindSafe(|| hook.on_close(&self.server, reason))));

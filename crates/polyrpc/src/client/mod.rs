@@ -79,7 +79,7 @@ use self::pool::{Pool, PoolLimits};
 use self::unsupported_warnings::UnsupportedWarnings;
 use self::url::{DiscoveryUrl, Url};
 use crate::call::Target;
-use crate::call::redacted;
+use crate::call::redact;
 use crate::codec::{self, Body};
 use crate::cores::Cores;
 use crate::discovery::{self, Discover, List};
@@ -180,7 +180,7 @@ impl Client {
         let builder = Builder::new("");
         Self {
             backend: Backend::Mock(Mock::new(answer)),
-            defaults: Arc::new(builder.defaults(&Url::nowhere(Protocol::Rpcx))),
+            defaults: Arc::new(builder.defaults(&Url::without_server(Protocol::Rpcx))),
             layers: Layers::default(),
         }
     }
@@ -191,7 +191,7 @@ impl Client {
         let url = Url::in_process(protocol, query)?;
         let connection = builder.sessions(&url)?.start(stream, None, ConnectionListeners::default());
         Ok(Self {
-            backend: Backend::Network(Arc::new(Pool::fixed(connection))),
+            backend: Backend::Network(Arc::new(Pool::from_connection(connection))),
             defaults: Arc::new(builder.defaults(&url)),
             layers: Layers::default(),
         })
@@ -210,7 +210,7 @@ impl Client {
     }
 
     /// Returns the same client restricted to one of its servers, which is connected.
-    pub(crate) async fn pinned(&self) -> Result<Self, Status> {
+    pub(crate) async fn pin_to_server(&self) -> Result<Self, Status> {
         let Backend::Channel(channel) = &self.backend else { return Ok(self.clone()) };
         let call = Call { timeout: self.defaults.timeout, ..Call::new("", "", Format::Raw, Bytes::new()) };
         let connection =
@@ -399,7 +399,7 @@ impl Client {
         let Request { message, options } = request.into();
         let body = self.defaults.encode::<C, Req>(message, stub_method.input.as_ref(), &options)?;
         let response = self
-            .call_encoded(stub_method.service, stub_method.called(self.defaults.protocol), body, options)
+            .call_encoded(stub_method.service, stub_method.name_in(self.defaults.protocol), body, options)
             .await?;
         Ok(response.decode::<C, Resp>(stub_method.output.as_ref())?)
     }
@@ -599,7 +599,7 @@ impl Builder {
             sessions(move || session(&context))
         };
         let protocol = descriptor.into();
-        if self.known().contains(&protocol) {
+        if self.known_protocols().contains(&protocol) {
             let text = format!("the client has two protocols `{}`", protocol.as_str());
             self.misplaced.get_or_insert_with(|| Status::invalid_argument(text));
         }
@@ -958,7 +958,7 @@ impl Builder {
 
     /// Returns how servers are called, and the discovery unless the URL names a server.
     fn resolve_url(&mut self) -> Result<(Url, Option<Box<dyn Discover>>)> {
-        let known = self.known();
+        let known = self.known_protocols();
         if let Some(discover) = self.plan.as_mut().and_then(|plan| plan.discover.take()) {
             return Ok((Url::parse_service(&self.url, &known)?, Some(discover)));
         }
@@ -972,7 +972,7 @@ impl Builder {
 
     /// Whether the client needs a channel.
     fn uses_channel(&self) -> Result<bool> {
-        let found = DiscoveryUrl::parse(&self.url, &self.known())?;
+        let found = DiscoveryUrl::parse(&self.url, &self.known_protocols())?;
         let names_registry = |word: &str| matches!(discovery::open(word, ""), Ok(Some(_)) | Err(_));
         Ok(self.plan.is_some() || found.is_some_and(|found| names_registry(&found.registry)))
     }
@@ -1064,7 +1064,7 @@ impl Builder {
     }
 
     /// Returns the protocols that URLs may name.
-    fn known(&self) -> Vec<Protocol> {
+    fn known_protocols(&self) -> Vec<Protocol> {
         Protocol::ALL.into_iter().chain(self.protocols.iter().map(|(added, _)| *added)).collect()
     }
 }
@@ -1074,7 +1074,7 @@ impl fmt::Debug for Builder {
         f.debug_struct("Builder")
             .field("url", &discovery::redacted(&self.url))
             .field("kind", &self.kind)
-            .field("credential", &redacted(self.credential.as_ref()))
+            .field("credential", &redact(self.credential.as_ref()))
             .finish_non_exhaustive()
     }
 }

@@ -46,7 +46,7 @@ pub(super) async fn attempt(
 
 /// Logs an attempt that failed and is retried, perhaps on another server.
 #[cold]
-pub(super) fn repeated(status: &Status) {
+pub(super) fn log_retry(status: &Status) {
     let (code, error) = (status.code().as_str(), status.message());
     tracing::debug!(target: TARGET, code, error, "retrying the call");
 }

@@ -82,7 +82,7 @@ pub(crate) async fn decompress_on_blocking_pool(
 }
 
 /// Decompresses a body to at most `limit` bytes.
-pub(crate) fn uncompressed(compression: Compression, body: Bytes, limit: usize) -> Result<Bytes, Status> {
+pub(crate) fn decompress_body(compression: Compression, body: Bytes, limit: usize) -> Result<Bytes, Status> {
     match compression {
         Compression::None => Ok(body),
         _ => decompress(compression, &body, limit, None),
@@ -91,7 +91,7 @@ pub(crate) fn uncompressed(compression: Compression, body: Bytes, limit: usize) 
 
 /// Decompresses a message of a stream. Only gRPC compresses these.
 pub(crate) fn decompress_message(message: Message, limit: usize) -> Result<Bytes, Status> {
-    uncompressed(message.compression, message.body, limit).map_err(grpc::decompression_failed)
+    decompress_body(message.compression, message.body, limit).map_err(grpc::decompression_failed)
 }
 
 /// As [`decompress_message`] for a server: long messages use a blocking thread.

@@ -239,7 +239,7 @@ mod tests {
         Pair(f64, f64),
     }
 
-    fn written(value: &(impl serde::Serialize + ?Sized)) -> Result<String, String> {
+    fn encode_json(value: &(impl serde::Serialize + ?Sized)) -> Result<String, String> {
         let bytes = encode(value, Format::Json(Json::Go)).map_err(|status| status.message().to_owned())?;
         Ok(String::from_utf8(bytes.to_vec()).expect("JSON is text"))
     }
@@ -248,16 +248,16 @@ mod tests {
     fn non_finite_number_is_rejected_at_any_depth() {
         for (value, word) in [(f64::NAN, "NaN"), (f64::INFINITY, "+Inf"), (f64::NEG_INFINITY, "-Inf")] {
             let refused = Err(format!("cannot write the value: json: unsupported value: {word}"));
-            assert_eq!(written(&value), refused);
-            assert_eq!(written(&(value as f32)), refused);
-            assert_eq!(written(&Some(value)), refused);
-            assert_eq!(written(&(1, [value])), refused);
+            assert_eq!(encode_json(&value), refused);
+            assert_eq!(encode_json(&(value as f32)), refused);
+            assert_eq!(encode_json(&Some(value)), refused);
+            assert_eq!(encode_json(&(1, [value])), refused);
             for shape in [Shape::Circle(value as f32), Shape::Box { width: value }, Shape::Pair(0.0, value)] {
                 let reading = Reading { at: None, values: vec![], by_name: BTreeMap::from([("a", shape)]) };
-                assert_eq!(written(&reading), refused);
+                assert_eq!(encode_json(&reading), refused);
             }
             let reading = Reading { at: Some(1), values: vec![1.0, value], by_name: BTreeMap::new() };
-            assert_eq!(written(&reading), refused);
+            assert_eq!(encode_json(&reading), refused);
         }
     }
 
@@ -265,7 +265,8 @@ mod tests {
     fn absent_value_is_null() {
         let by_name = BTreeMap::from([("p", Shape::Point)]);
         let reading = Reading { at: None, values: vec![0.5, -0.0], by_name };
-        assert_eq!(written(&reading).unwrap(), r#"{"at":null,"values":[0.5,-0.0],"by_name":{"p":"Point"}}"#);
-        assert_eq!(written(&()).unwrap(), "null");
+        let json = r#"{"at":null,"values":[0.5,-0.0],"by_name":{"p":"Point"}}"#;
+        assert_eq!(encode_json(&reading).unwrap(), json);
+        assert_eq!(encode_json(&()).unwrap(), "null");
     }
 }

@@ -41,16 +41,16 @@ pub(crate) use self::type_schema::from_type as type_schema_of;
 pub(crate) use polyrpc_payload::TypeSchema;
 
 pub(crate) use self::decompression::{
-    InPlace, decompress_in_place, decompress_message, decompress_message_on_blocking_pool,
-    decompress_on_blocking_pool, decompressed_on_blocking_pool, uncompressed,
+    InPlace, decompress_body, decompress_in_place, decompress_message, decompress_message_on_blocking_pool,
+    decompress_on_blocking_pool, decompressed_on_blocking_pool,
 };
 pub(crate) use self::long_work::{IN_PLACE, Permit, on_blocking_pool, permit};
-pub(crate) use self::rest_rpc::{encode_arguments, publish, publish_coded, published, unpack};
+pub(crate) use self::rest_rpc::{decode_published, encode_arguments, publish, publish_coded, unpack};
 pub(crate) use self::serde::{
     check as check_plain, decode as decode_plain, decode_argument, decode_arguments, decode_no_arguments,
     encode_value, plain_decodes_slowly,
 };
-pub(crate) use self::unknown::counting_unknown;
+pub(crate) use self::unknown::count_unknown;
 pub(crate) use self::value::encode as encode_plain;
 
 /// Encodes and decodes values of type `T`.

@@ -7,7 +7,8 @@ use polyrpc_core::{Format, Json};
 use serde_json::Value;
 
 use super::{
-    Body, Codec, Serde, decode_argument, decode_arguments, decode_no_arguments, decode_plain, published,
+    Body, Codec, Serde, decode_argument, decode_arguments, decode_no_arguments, decode_plain,
+    decode_published,
 };
 
 /// Depth that exhausts every stack.
@@ -54,12 +55,12 @@ fn decodes_as<T: DeserializeOwned + Serialize + 'static>(format: Format, bytes: 
         let _ = decode_arguments::<(T, T)>(&body, 2);
         let _ = decode_arguments::<(T, IgnoredAny)>(&body, 2);
         let _ = decode_no_arguments(&body);
-        let _ = published::<T>(&bytes);
+        let _ = decode_published::<T>(&bytes);
     }
     decode_plain::<T>(&Body::new(format, bytes)).is_ok()
 }
 
-fn repeated(level: &[u8], depth: usize, innermost: &[u8], end: &[u8]) -> Vec<u8> {
+fn nest(level: &[u8], depth: usize, innermost: &[u8], end: &[u8]) -> Vec<u8> {
     [level.repeat(depth), innermost.to_vec(), end.repeat(depth)].concat()
 }
 
@@ -75,16 +76,16 @@ const JSON: Format = Format::Json(Json::Proto3);
 /// A tree of this many levels.
 fn tree(format: Format, depth: usize) -> Vec<u8> {
     match format {
-        Format::Json(_) => repeated(b"{\"list\":[", depth, b"{\"list\":[]}", b"]}"),
-        Format::MessagePack => repeated(b"\x81\xa4list\x91", depth, b"\x81\xa4list\x90", b""),
-        Format::MessagePackArray => repeated(b"\x91\x91", depth, b"\x91\x90", b""),
+        Format::Json(_) => nest(b"{\"list\":[", depth, b"{\"list\":[]}", b"]}"),
+        Format::MessagePack => nest(b"\x81\xa4list\x91", depth, b"\x81\xa4list\x90", b""),
+        Format::MessagePackArray => nest(b"\x91\x91", depth, b"\x91\x90", b""),
         // The type, then the length of each list.
         Format::StructPack | Format::RestRpc => [start_of(&LEAF, format), vec![1; depth], vec![0]].concat(),
         Format::Gob => {
             let leaf = <Serde as Codec<Tree>>::encode(&LEAF, format, None).expect("a leaf");
             // The definitions of types, then the length, the type's number and an empty value.
             let (definitions, value) = leaf.split_at(leaf.len() - 4);
-            let value = [&value[1..3], &repeated(b"\x01\x01", depth, b"", b"\0"), b"\0"].concat();
+            let value = [&value[1..3], &nest(b"\x01\x01", depth, b"", b"\0"), b"\0"].concat();
             let length = u32::try_from(value.len()).expect("short").to_be_bytes();
             [definitions, &[0xfc], &length, &value].concat()
         }
@@ -124,9 +125,9 @@ fn deeply_nested_enums_are_rejected() {
     on_a_small_stack(|| {
         let messages = |depth| {
             [
-                (JSON, repeated(b"{\"Next\":", depth, b"\"Zero\"", b"}")),
-                (Format::MessagePack, repeated(b"\x81\xa4Next", depth, b"\xa4Zero", b"")),
-                (Format::MessagePackArray, repeated(b"\x81\x01", depth, b"\x00", b"")),
+                (JSON, nest(b"{\"Next\":", depth, b"\"Zero\"", b"}")),
+                (Format::MessagePack, nest(b"\x81\xa4Next", depth, b"\xa4Zero", b"")),
+                (Format::MessagePackArray, nest(b"\x81\x01", depth, b"\x00", b"")),
             ]
         };
         for (format, bytes) in messages(50) {
@@ -146,7 +147,7 @@ fn deeply_nested_enums_are_rejected() {
 #[test]
 fn deeply_nested_arguments_and_unknown_fields_do_not_exhaust_the_stack() {
     on_a_small_stack(|| {
-        let lists = |list: &[u8], end: &[u8]| repeated(list, DEPTH, b"", end);
+        let lists = |list: &[u8], end: &[u8]| nest(list, DEPTH, b"", end);
         let message_pack = lists(b"\x91", b"");
         for (format, bytes) in [
             (JSON, lists(b"[", b"]")),

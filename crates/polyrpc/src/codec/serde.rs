@@ -119,7 +119,7 @@ pub(crate) fn decode<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, St
         Format::StructPack => struct_pack::from_slice(&body.bytes).map_err(|error| unreadable(&error)),
         Format::RestRpc if body.positional => rest_rpc::read_arguments(&body.bytes),
         Format::RestRpc => rest_rpc::read_value(&body.bytes),
-        Format::Gob if body.bytes.is_empty() => nothing_in_gob(),
+        Format::Gob if body.bytes.is_empty() => decode_empty_gob(),
         Format::Gob => gob::from_slice(&body.bytes).map_err(|error| unreadable(&error)),
         format => Err(unsupported("a serde type", format)),
     }
@@ -168,12 +168,12 @@ pub(crate) fn decode_argument<T: DeserializeOwned + 'static>(body: &Body) -> Res
     if body.positional {
         return decode_arguments(body, 1).map(|(sole,)| sole);
     }
-    decode(body).or_else(|alone| listed(body, alone))
+    decode(body).or_else(|alone| decode_as_list(body, alone))
 }
 
 /// Decodes the only argument of a call as the member of a list; `alone` is the error of decoding it without one.
 #[cold]
-fn listed<T: DeserializeOwned + 'static>(body: &Body, alone: Status) -> Result<T, Status> {
+fn decode_as_list<T: DeserializeOwned + 'static>(body: &Body, alone: Status) -> Result<T, Status> {
     if body.format != Format::Gob {
         return decode(body).map(|(sole,)| sole).map_err(|_| alone);
     }
@@ -217,7 +217,7 @@ where
 }
 
 /// Decodes Go's empty struct, or no value at all.
-fn nothing_in_gob<T: DeserializeOwned>() -> Result<T, Status> {
+fn decode_empty_gob<T: DeserializeOwned>() -> Result<T, Status> {
     let unit: UnitDeserializer<ValueError> = ().into_deserializer();
     T::deserialize(unit).or_else(|_| gob::from_slice(gob::EMPTY_STRUCT).map_err(|error| unreadable(&error)))
 }

@@ -18,7 +18,7 @@ pub(super) fn add(values: u64) {
 
 /// Returns the number of values that were skipped while `read` decoded a message.
 #[cold]
-pub(crate) fn counting_unknown<T>(read: impl FnOnce() -> T) -> (T, u64) {
+pub(crate) fn count_unknown<T>(read: impl FnOnce() -> T) -> (T, u64) {
     let before = UNKNOWN.take();
     let value = read();
     (value, UNKNOWN.replace(before))

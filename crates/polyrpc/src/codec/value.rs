@@ -16,12 +16,12 @@ use super::{finite, unsupported};
 /// Encodes a value of a plain type.
 pub(crate) fn encode(value: &(impl Serialize + ?Sized), format: Format) -> Result<Bytes, Status> {
     match format {
-        Format::Json(_) => buffered(|buffer| finite::to_json(buffer, value)),
-        Format::MessagePack => buffered(|buffer| {
+        Format::Json(_) => encode_with(|buffer| finite::to_json(buffer, value)),
+        Format::MessagePack => encode_with(|buffer| {
             let writer = rmp_serde::Serializer::new(buffer).with_struct_map();
             value.serialize(&mut writer.with_bytes(BytesMode::ForceIterables))
         }),
-        Format::MessagePackArray => buffered(|buffer| {
+        Format::MessagePackArray => encode_with(|buffer| {
             let writer = rmp_serde::Serializer::new(buffer);
             value.serialize(&mut writer.with_bytes(BytesMode::ForceIterables))
         }),
@@ -35,7 +35,7 @@ pub(crate) fn encode(value: &(impl Serialize + ?Sized), format: Format) -> Resul
 }
 
 /// Encodes a message piece by piece.
-fn buffered<E: Display>(write: impl FnOnce(&mut Buffer) -> Result<(), E>) -> Result<Bytes, Status> {
+fn encode_with<E: Display>(write: impl FnOnce(&mut Buffer) -> Result<(), E>) -> Result<Bytes, Status> {
     let mut buffer = Buffer::with_capacity(USUAL);
     write(&mut buffer).map_err(|error| unwritable(&error))?;
     Ok(buffer.finish())

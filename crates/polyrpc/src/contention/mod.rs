@@ -69,7 +69,9 @@ impl<T: ?Sized> Mutex<T> {
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(held) => Ok(MutexGuard::new(held, None)),
-            Err(TryLockError::Poisoned(poisoned)) => Err(TryLockError::Poisoned(guarded(poisoned, None))),
+            Err(TryLockError::Poisoned(poisoned)) => {
+                Err(TryLockError::Poisoned(wrap_poisoned(poisoned, None)))
+            }
             Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
         }
     }
@@ -93,12 +95,12 @@ impl<T: ?Sized> Mutex<T> {
         }
         match locked {
             Ok(held) => Ok(MutexGuard::new(held, wait)),
-            Err(poisoned) => Err(guarded(poisoned, wait)),
+            Err(poisoned) => Err(wrap_poisoned(poisoned, wait)),
         }
     }
 }
 
-fn guarded<'m, T: ?Sized>(
+fn wrap_poisoned<'m, T: ?Sized>(
     poisoned: PoisonError<sync::MutexGuard<'m, T>>,
     wait: Option<Box<Wait>>,
 ) -> PoisonError<MutexGuard<'m, T>> {

@@ -108,14 +108,14 @@ impl FromStr for Attributes {
         Ok(pairs
             .filter_map(|pair| {
                 let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-                Some((unescaped(name)?, unescaped(value)?))
+                Some((unescape(name)?, unescape(value)?))
             })
             .collect())
     }
 }
 
 /// Go's `url.QueryUnescape`; `None` if it returns an error.
-pub(super) fn unescaped(text: &str) -> Option<String> {
+pub(super) fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

@@ -10,7 +10,7 @@ use polyrpc_core::Status;
 use tokio::time::timeout;
 
 use super::line::Servers;
-use super::polled::{self, PollResult, PollSource, jittered};
+use super::polled::{self, PollResult, PollSource, jitter};
 use super::{Discover, Instance, InstanceStream, Network, list};
 use crate::error::ClientResult as Result;
 
@@ -91,7 +91,7 @@ impl PollSource for NamesWatch {
     async fn query(&mut self) -> Result<PollResult> {
         // Separate tasks, since each lookup may block a thread for as long as the system's resolver takes.
         let mut found = stream::iter(self.names.listed.clone())
-            .map(|listed| resolved(listed, self.names.lookup.clone()))
+            .map(|listed| resolve(listed, self.names.lookup.clone()))
             .buffered(AT_ONCE);
         let mut warning = None;
         for known in &mut self.known {
@@ -106,7 +106,7 @@ impl PollSource for NamesWatch {
             (true, Some(status)) => Err(status.into()),
             (_, warning) => Ok(PollResult {
                 instances: Some(instances),
-                again: jittered(self.names.interval),
+                again: jitter(self.names.interval),
                 warning: warning.map(Into::into),
             }),
         }
@@ -117,7 +117,7 @@ impl PollSource for NamesWatch {
 const AT_ONCE: usize = 16;
 
 /// Resolves the servers of one entry of the list.
-async fn resolved(listed: Instance, lookup: Lookup) -> Result<Vec<Instance>, Status> {
+async fn resolve(listed: Instance, lookup: Lookup) -> Result<Vec<Instance>, Status> {
     let Some((host, port)) = named_host(&listed) else {
         return Ok(vec![listed]);
     };

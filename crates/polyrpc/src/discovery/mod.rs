@@ -60,7 +60,7 @@ pub use self::redacted::redacted;
 pub(crate) use self::schemes::how_to_add;
 pub use self::schemes::{install, open, open_registry};
 
-pub(crate) use self::polled::jittered;
+pub(crate) use self::polled::jitter;
 
 use self::cached::Cached;
 use self::filtered::Filtered;

@@ -18,7 +18,7 @@ pub(super) trait PollSource: Send + 'static {
 
     /// Returns the pause after this number of consecutive failures.
     fn pause(&self, failures: u32) -> Duration {
-        jittered(FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST_PAUSE))
+        jitter(FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST_PAUSE))
     }
 }
 
@@ -110,7 +110,7 @@ impl<S: PollSource> PollingWatch<S> {
 }
 
 /// Adds a jitter of a tenth, so that not all clients poll a registry at the same time.
-pub(crate) fn jittered(time: Duration) -> Duration {
+pub(crate) fn jitter(time: Duration) -> Duration {
     // Without a source of randomness there is no jitter, which only affects the load of the registry.
     let random = f64::from(getrandom::u32().unwrap_or(u32::MAX / 2)) / f64::from(u32::MAX);
     time.mul_f64(0.9 + 0.2 * random)

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::line::Lines;
-use super::polled::{self, PollResult, PollSource, jittered};
+use super::polled::{self, PollResult, PollSource, jitter};
 use super::{InstanceStream, redacted};
 use crate::error::ClientResult as Result;
 
@@ -81,7 +81,7 @@ impl PollSource for RemoteFileSource {
             return Err(wrong("it names no server").into());
         }
         let warning = lines.warning(&url).map(Into::into);
-        Ok(PollResult { instances: Some(lines.instances), again: jittered(self.every), warning })
+        Ok(PollResult { instances: Some(lines.instances), again: jitter(self.every), warning })
     }
 }
 

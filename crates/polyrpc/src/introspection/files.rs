@@ -94,17 +94,17 @@ impl Files {
         full
     }
 
-    pub(super) fn named(&self, name: &str) -> Option<FileId> {
+    pub(super) fn file_by_filename(&self, name: &str) -> Option<FileId> {
         self.by_name.get(name).copied()
     }
 
     /// The file that declares a name.
-    pub(super) fn declaring(&self, symbol: &str) -> Option<FileId> {
+    pub(super) fn file_containing_symbol(&self, symbol: &str) -> Option<FileId> {
         self.by_symbol.get(symbol).copied()
     }
 
     /// The file that declares an extension.
-    pub(super) fn extending(&self, message: &str, number: i32) -> Option<FileId> {
+    pub(super) fn file_containing_extension(&self, message: &str, number: i32) -> Option<FileId> {
         self.extensions.get(message)?.get(&number).copied()
     }
 
@@ -129,7 +129,7 @@ impl Files {
             if sent.insert(id) || id == file {
                 encoded.push(next.encoded.clone());
             }
-            let imports = next.imports.iter().filter_map(|import| self.named(import));
+            let imports = next.imports.iter().filter_map(|import| self.file_by_filename(import));
             queue.extend(imports.filter(|&import| seen.insert(import)));
         }
         encoded

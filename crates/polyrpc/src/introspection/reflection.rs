@@ -55,7 +55,7 @@ impl Catalog {
     fn new(router: &Router) -> Self {
         let mut files = Files::default();
         let mut services = Vec::new();
-        for (service, schemas) in router.described() {
+        for (service, schemas) in router.described_services() {
             schemas.iter().for_each(|schema| files.add(schema.encoded()));
             services.push(service);
         }
@@ -78,10 +78,11 @@ impl Catalog {
     ) -> Result<ServerReflectionResponse> {
         let answer = match &request.message_request {
             Some(MessageRequest::FileByFilename(name)) => {
-                self.file(self.files.named(name), sent, || format!("there is no file `{name}`"))
+                self.file(self.files.file_by_filename(name), sent, || format!("there is no file `{name}`"))
             }
             Some(MessageRequest::FileContainingSymbol(name)) => {
-                self.file(self.files.declaring(name), sent, || format!("there is no symbol `{name}`"))
+                let file = self.files.file_containing_symbol(name);
+                self.file(file, sent, || format!("there is no symbol `{name}`"))
             }
             Some(MessageRequest::FileContainingExtension(extension)) => self.extension(extension, sent),
             Some(MessageRequest::AllExtensionNumbersOfType(name)) => self.extensions(name),
@@ -110,12 +111,12 @@ impl Catalog {
 
     fn extension(&self, extension: &ExtensionRequest, sent: &mut HashSet<FileId>) -> MessageResponse {
         let ExtensionRequest { containing_type: message, extension_number: number, .. } = extension;
-        let file = self.files.extending(message, *number);
+        let file = self.files.file_containing_extension(message, *number);
         self.file(file, sent, || format!("`{message}` has no extension with the number {number}"))
     }
 
     fn extensions(&self, message: &str) -> MessageResponse {
-        if self.files.declaring(message).is_none() {
+        if self.files.file_containing_symbol(message).is_none() {
             return not_found(format!("there is no message `{message}`"));
         }
         ExtensionNumberResponse {

@@ -102,7 +102,7 @@ fn members(fields: &[(String, TypeSchema)], depth: usize) -> String {
     let indent = "\t".repeat(depth);
     let mut text = "struct {\n".to_owned();
     for (name, schema) in fields {
-        let exported = exported(name);
+        let exported = exported_name(name);
         let tag =
             if exported == *name { String::new() } else { format!(" `json:\"{name}\" msgpack:\"{name}\"`") };
         text += &format!("{indent}{exported} {}{tag}\n", inline(schema, depth));
@@ -138,7 +138,7 @@ fn inline(schema: &TypeSchema, depth: usize) -> String {
 }
 
 /// A field name that Go exports: it starts with an upper-case letter.
-fn exported(name: &str) -> String {
+fn exported_name(name: &str) -> String {
     let mut letters = identifier(name).chars().collect::<Vec<_>>();
     if let Some(first) = letters.first_mut() {
         *first = first.to_ascii_uppercase();

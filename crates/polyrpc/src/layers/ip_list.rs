@@ -137,7 +137,7 @@ fn unknown_network(text: &str) -> Error {
 mod tests {
     use super::*;
 
-    fn admitted(list: &IpList, addresses: &[&str]) -> Vec<bool> {
+    fn verdicts(list: &IpList, addresses: &[&str]) -> Vec<bool> {
         addresses.iter().map(|address| list.allows(address.parse().unwrap())).collect()
     }
 
@@ -147,20 +147,20 @@ mod tests {
         let here = ["10.255.0.1", "192.0.2.7", "2001:db8:ffff::1", "::1", "::ffff:10.0.0.1"];
         let elsewhere = ["11.0.0.1", "192.0.2.8", "2001:db9::", "::2", "::10.0.0.1"];
         let (allow, deny) = (IpList::allow(networks).unwrap(), IpList::deny(networks).unwrap());
-        assert_eq!((admitted(&allow, &here), admitted(&allow, &elsewhere)), (vec![true; 5], vec![false; 5]));
-        assert_eq!((admitted(&deny, &here), admitted(&deny, &elsewhere)), (vec![false; 5], vec![true; 5]));
+        assert_eq!((verdicts(&allow, &here), verdicts(&allow, &elsewhere)), (vec![true; 5], vec![false; 5]));
+        assert_eq!((verdicts(&deny, &here), verdicts(&deny, &elsewhere)), (vec![false; 5], vec![true; 5]));
     }
 
     #[test]
     fn network_can_be_everything_or_a_single_address() {
         let all = IpList::allow(["0.0.0.0/0"]).unwrap();
-        assert_eq!(admitted(&all, &["1.2.3.4", "255.255.255.255", "::1"]), [true, true, false]);
+        assert_eq!(verdicts(&all, &["1.2.3.4", "255.255.255.255", "::1"]), [true, true, false]);
         let all = IpList::allow(["::/0"]).unwrap();
-        assert_eq!(admitted(&all, &["1.2.3.4", "::1"]), [true, true]);
+        assert_eq!(verdicts(&all, &["1.2.3.4", "::1"]), [true, true]);
         let one = IpList::deny(["1.2.3.4/32", "::5/128"]).unwrap();
-        assert_eq!(admitted(&one, &["1.2.3.4", "1.2.3.5", "::5", "::4"]), [false, true, false, true]);
+        assert_eq!(verdicts(&one, &["1.2.3.4", "1.2.3.5", "::5", "::4"]), [false, true, false, true]);
         let none = IpList::allow(<[&str; 0]>::default()).unwrap();
-        assert_eq!(admitted(&none, &["1.2.3.4"]), [false]);
+        assert_eq!(verdicts(&none, &["1.2.3.4"]), [false]);
     }
 
     #[test]

@@ -139,7 +139,7 @@ pub(super) trait Observer: Send + Sync + 'static {
     }
 
     /// Returns the identity of a call in flight, if it is watched.
-    fn watched(&self, _call: &Self::Call, _began: Instant) -> Option<TrackedCall> {
+    fn track(&self, _call: &Self::Call, _began: Instant) -> Option<TrackedCall> {
         None
     }
 }
@@ -163,7 +163,7 @@ impl<O: Observe> Observer for O {
 /// Makes a call and reports it to the observer.
 pub(super) async fn observe(observer: Arc<impl Observer>, call: Call, next: Next) -> Outcome {
     let watch = ObservedCall::start(observer, &CallStart::new(&call));
-    let mut tracked = watch.tracked();
+    let mut tracked = watch.track();
     let outcome = match watch.scope() {
         None => {
             let mut run = pin!(match &tracked {
@@ -212,8 +212,8 @@ impl<O: Observer> ObservedCall<O> {
         self.observer.scope(self.call.as_ref()?)
     }
 
-    fn tracked(&self) -> Option<TrackedCall> {
-        self.observer.watched(self.call.as_ref()?, self.began)
+    fn track(&self) -> Option<TrackedCall> {
+        self.observer.track(self.call.as_ref()?, self.began)
     }
 
     fn finish(mut self, outcome: &Outcome) {

@@ -346,7 +346,7 @@ mod tests {
     }
 
     /// Returns how many of this many simultaneous calls are accepted.
-    fn taken(limit: &RateLimit, key: Option<u128>, calls: usize, now: Instant) -> usize {
+    fn count_taken(limit: &RateLimit, key: Option<u128>, calls: usize, now: Instant) -> usize {
         (0..calls).filter(|_| limit.take(key, Duration::ZERO, now).is_some()).count()
     }
 
@@ -354,12 +354,12 @@ mod tests {
     fn burst_is_admitted_and_then_one_call_per_interval() {
         for key in [None, Some(7)] {
             let (limit, now) = (RateLimit::new(100.0, 5), Instant::now());
-            assert_eq!(taken(&limit, key, 9, now), 5);
-            assert_eq!(taken(&limit, key, 9, now + ms(9)), 0);
-            assert_eq!(taken(&limit, key, 9, now + ms(10)), 1);
-            assert_eq!(taken(&limit, key, 9, now + ms(35)), 2);
+            assert_eq!(count_taken(&limit, key, 9, now), 5);
+            assert_eq!(count_taken(&limit, key, 9, now + ms(9)), 0);
+            assert_eq!(count_taken(&limit, key, 9, now + ms(10)), 1);
+            assert_eq!(count_taken(&limit, key, 9, now + ms(35)), 2);
             // However long there are no calls, at most the burst is saved.
-            assert_eq!(taken(&limit, key, 9, now + ms(60_000)), 5);
+            assert_eq!(count_taken(&limit, key, 9, now + ms(60_000)), 5);
         }
     }
 
@@ -374,22 +374,22 @@ mod tests {
     #[test]
     fn each_key_has_its_own_limit() {
         let (limit, now) = (RateLimit::new(1.0, 2), Instant::now());
-        assert_eq!([1, 2, 1, 2].map(|key| taken(&limit, Some(key), 2, now)), [2, 2, 0, 0]);
+        assert_eq!([1, 2, 1, 2].map(|key| count_taken(&limit, Some(key), 2, now)), [2, 2, 0, 0]);
     }
 
     #[test]
     fn flood_of_new_keys_is_bounded_and_keeps_known_keys() {
         let (limit, now) = (RateLimit::new(1.0, 2), Instant::now());
-        assert_eq!(taken(&limit, Some(1), 1, now), 1);
+        assert_eq!(count_taken(&limit, Some(1), 1, now), 1);
         let keys = (PARTS * MAX_BUCKETS * 2) as u128;
         let admitted = (2..keys).filter(|key| limit.take(Some(*key), Duration::ZERO, now).is_some());
         let admitted = admitted.count();
         let kept: usize = limit.parts.iter().map(|part| part.lock().unwrap().whole_at.len()).sum();
         assert!(kept <= PARTS * (MAX_BUCKETS + 1), "{kept}");
         assert!(admitted <= kept + 2 * PARTS, "{admitted}");
-        assert_eq!(taken(&limit, Some(1), 9, now), 1);
+        assert_eq!(count_taken(&limit, Some(1), 9, now), 1);
         // When the flood is over, its buckets are removed.
-        assert_eq!(taken(&limit, Some(keys), 9, now + ms(2_000)), 2);
+        assert_eq!(count_taken(&limit, Some(keys), 9, now + ms(2_000)), 2);
     }
 
     #[test]

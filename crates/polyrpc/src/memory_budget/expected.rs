@@ -183,14 +183,14 @@ impl ResponseRoom {
         let _waiting = WaitingCall::new(&self.account);
         tokio::select! {
             biased;
-            () = self.given_up() => None,
+            () = self.wait_for_given_up() => None,
             reserved = self.room(expected) => Some(reserved),
         }
     }
 
     /// Waits until responses are given up that were not read for most of the time that this waits. Not for all of it:
     /// the calls of a flood are taken later than the first responses come.
-    async fn given_up(&self) {
+    async fn wait_for_given_up(&self) {
         let started = Instant::now();
         loop {
             self.account.expected_responses().given_up.notified().await;

@@ -1,6 +1,6 @@
 use super::CallKey;
 use super::cell::marked_call;
-use super::label::always_labelled;
+use super::label::always_run_labelled;
 use super::registry::is_watched;
 
 /// The label of the call that a thread polls, for the thread on which its method may block.
@@ -19,7 +19,7 @@ impl CarriedLabel {
     /// Runs work of the call. The label is set even if labels are not wanted at the moment: the work may take long.
     pub(crate) fn run<T>(self, work: impl FnOnce() -> T) -> T {
         match self.0 {
-            Some(call) => always_labelled(call, work),
+            Some(call) => always_run_labelled(call, work),
             None => work(),
         }
     }
@@ -29,7 +29,7 @@ impl CarriedLabel {
 mod tests {
     use std::thread;
 
-    use super::super::cell::{current_polls, marked};
+    use super::super::cell::{current_polls, run_marked};
     use super::super::registry::watch_calls;
     use super::*;
 
@@ -39,10 +39,10 @@ mod tests {
         assert_eq!(CarriedLabel::take().0, None);
         let _watch = watch_calls();
         assert_eq!(CarriedLabel::take().0, None);
-        let carried = marked(call, None, CarriedLabel::take);
+        let carried = run_marked(call, None, CarriedLabel::take);
         assert_eq!(carried.0, Some(call));
         let is_marked = move || current_polls().iter().any(|poll| poll.key() == call);
-        assert!(marked(call, None, is_marked));
+        assert!(run_marked(call, None, is_marked));
         assert!(!thread::spawn(move || carried.run(is_marked)).join().unwrap());
         assert_eq!(marked_call(), None);
     }

@@ -64,7 +64,7 @@ impl Cell {
 
 /// Runs work of a call at this place of the registry, and marks this thread with the call meanwhile.
 #[inline]
-pub(super) fn marked<T>(call: CallKey, place: Option<u64>, work: impl FnOnce() -> T) -> T {
+pub(super) fn run_marked<T>(call: CallKey, place: Option<u64>, work: impl FnOnce() -> T) -> T {
     // A thread that is ending no longer has a cell.
     let before = CELL.try_with(|cell| cell.replace((call.to_bits(), place.unwrap_or(IDLE))));
     let _mark = before.ok().map(|before| Mark { before });

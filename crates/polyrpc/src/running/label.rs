@@ -80,15 +80,15 @@ pub(super) fn are_wanted() -> bool {
 
 /// Runs work of a call, through the digits of its number if labels are enabled.
 #[inline]
-pub(super) fn labelled<T>(call: CallKey, work: impl FnOnce() -> T) -> T {
-    if are_wanted() { always_labelled(call, work) } else { work() }
+pub(super) fn run_labelled<T>(call: CallKey, work: impl FnOnce() -> T) -> T {
+    if are_wanted() { always_run_labelled(call, work) } else { work() }
 }
 
 /// Runs work of a call through the digits of its number.
 #[cold]
-pub(super) fn always_labelled<T>(call: CallKey, work: impl FnOnce() -> T) -> T {
+pub(super) fn always_run_labelled<T>(call: CallKey, work: impl FnOnce() -> T) -> T {
     let (mut work, mut done) = (Some(work), None);
-    through(call, &mut || {
+    run_through_digits(call, &mut || {
         if let Some(work) = work.take() {
             done = Some(work());
         }
@@ -96,7 +96,7 @@ pub(super) fn always_labelled<T>(call: CallKey, work: impl FnOnce() -> T) -> T {
     done.expect("the last digit is followed by the work")
 }
 
-fn through(call: CallKey, work: &mut dyn FnMut()) {
+fn run_through_digits(call: CallKey, work: &mut dyn FnMut()) {
     let mut digits = [0; 19];
     let mut length = 0;
     let mut add = |digit| {
@@ -245,11 +245,11 @@ mod tests {
             polls += 1;
             Poll::Ready(polls)
         };
-        assert_eq!(labelled(call, &mut poll), Poll::Ready(1));
+        assert_eq!(run_labelled(call, &mut poll), Poll::Ready(1));
         let labels = label_stacks();
-        assert_eq!(labelled(call, &mut poll), Poll::Ready(2));
+        assert_eq!(run_labelled(call, &mut poll), Poll::Ready(2));
         drop(labels);
-        assert_eq!(labelled(call, || Poll::<()>::Pending), Poll::Pending);
-        assert_eq!(always_labelled(call, || 5), 5);
+        assert_eq!(run_labelled(call, || Poll::<()>::Pending), Poll::Pending);
+        assert_eq!(always_run_labelled(call, || 5), 5);
     }
 }

@@ -2,8 +2,8 @@ use std::task::Poll;
 use std::time::Instant;
 
 use super::CallKey;
-use super::cell::marked;
-use super::label::{self, labelled};
+use super::cell::run_marked;
+use super::label::{self, run_labelled};
 use super::registry::{Entry, RegistryEntry};
 use crate::call::Peer;
 
@@ -47,7 +47,8 @@ impl TrackedCall {
     fn run<T>(&self, work: impl FnOnce() -> T) -> T {
         match self.is_served {
             true => {
-                marked(self.key, self.entered.as_ref().map(RegistryEntry::place), || labelled(self.key, work))
+                let place = self.entered.as_ref().map(RegistryEntry::place);
+                run_marked(self.key, place, || run_labelled(self.key, work))
             }
             false => work(),
         }

@@ -31,7 +31,7 @@ pub(super) async fn accept_tls(
 ) -> Option<AcceptedConnection> {
     if !poll_fn(|cx| poll_recognise(&mut stream, inbox, acceptor, registration, cx)).await? {
         // A connection within the process cannot be eavesdropped.
-        if acceptor.required() && !matches!(peer, Peer::InProcess) {
+        if acceptor.is_required() && !matches!(peer, Peer::InProcess) {
             registration.connection.refused(Refusal::ClearText);
             refuse(stream, inbox, registration).await;
             return None;

@@ -94,7 +94,7 @@ impl<'a> Authentication<'a> {
             Authenticator::Async(judge) => {
                 let authentication = catch_unwind(AssertUnwindSafe(|| judge(bytes.clone(), peer.clone())));
                 match authentication {
-                    Ok(authentication) => self.later(authentication, trust),
+                    Ok(authentication) => self.authenticate_later(authentication, trust),
                     Err(_) => self.record_outcome(Err(panicked()), trust),
                 }
             }
@@ -122,7 +122,7 @@ impl<'a> Authentication<'a> {
     #[cold]
     fn refuse(&self, status: Status) -> AuthenticationResult {
         let entry = &self.registration.connection;
-        let delay = failed(entry, self.registration);
+        let delay = count_failure(entry, self.registration);
         if delay.is_zero() {
             return AuthenticationResult::Refused(status);
         }
@@ -137,7 +137,7 @@ impl<'a> Authentication<'a> {
     }
 
     #[cold]
-    fn later(
+    fn authenticate_later(
         &self,
         authentication: AuthenticateFuture,
         trust: Option<Arc<TrustedCredential>>,
@@ -184,7 +184,7 @@ impl<'a> Authentication<'a> {
 }
 
 /// Counts a failure; returns the delay of its response.
-fn failed(entry: &ConnectionHandle, registration: &ConnectionGuard) -> Duration {
+fn count_failure(entry: &ConnectionHandle, registration: &ConnectionGuard) -> Duration {
     entry.refused(Refusal::Credential);
     entry.record.failures.count(registration.tick(), registration.limits().credential_failures)
 }

@@ -91,7 +91,7 @@ impl<'a> Setup<'a> {
             http: Arc::new(http2(&server.limits)),
             cors: server.cors.clone(),
             gateway: self.listener.allowed.contains(&Protocol::Http).then(|| self.http_config()),
-            methods: taking_one(server),
+            methods: single_request_methods(server),
             trust_connection: self.options.trust_grpc,
         });
         sessions(move |context| {
@@ -279,7 +279,7 @@ fn http2(limits: &Limits) -> h2::Config {
 }
 
 /// Returns the methods whose calls gRPC sessions deliver as a whole where possible.
-fn taking_one(server: &Arc<Shared>) -> http_server::h2::Methods {
+fn single_request_methods(server: &Arc<Shared>) -> http_server::h2::Methods {
     let (router, mut methods) = (&server.router, http_server::h2::Methods::default());
     if router.knows_fallback_calls() {
         methods.set_others(Arc::new(FallbackMethods(server.clone())));

@@ -71,8 +71,8 @@ impl CallRecord {
     pub(super) fn set_outcome(&mut self, outcome: &Outcome) {
         self.end = match (outcome.failure(), &outcome.0) {
             (Some(status), _) => End::Failed(status.clone()),
-            (None, OutcomeKind::Reply(reply)) => End::Succeeded { sent: sent(reply) },
-            (None, OutcomeKind::Accept(reply, _)) => End::Succeeded { sent: sent(reply) },
+            (None, OutcomeKind::Reply(reply)) => End::Succeeded { sent: reply_len(reply) },
+            (None, OutcomeKind::Accept(reply, _)) => End::Succeeded { sent: reply_len(reply) },
             (None, OutcomeKind::Finish { .. }) => End::Succeeded { sent: 0 },
             (
                 None,
@@ -83,7 +83,7 @@ impl CallRecord {
 }
 
 /// Returns the size of a reply in bytes.
-fn sent(reply: &Reply) -> usize {
+fn reply_len(reply: &Reply) -> usize {
     reply.result.as_ref().map_or(0, |message| message.len()) + reply.attachment.len()
 }
 

@@ -33,7 +33,7 @@ pub(super) async fn serve(
     let local = stream.local();
     let mut inbox = Inbox::counting_pinned_buffers();
     if let Some(proxies) = &listener.proxies
-        && proxies.include(&peer)
+        && proxies.includes(&peer)
     {
         match proxy_header::read(&mut stream, &mut inbox, &peer, &registration).await {
             Some(origin) => peer = origin,
@@ -239,9 +239,9 @@ fn facts(
     let queue: Option<PushQueue> =
         pushes.then(|| Box::new(move |push| entry.push(ServerPush::Push(push))) as PushQueue);
     let facts = ConnectionFacts::new(protocol, peer, queue)
-        .numbered(registration.connection.id())
+        .with_id(registration.connection.id())
         .with_local_address(local);
-    let facts = facts.exposing(exposes_errors);
+    let facts = facts.with_exposed_errors(exposes_errors);
     let facts = facts.with_response_room(registration.response_room());
-    Arc::new(facts.counting_unknown(registration.connection.incidents.unknown_fields.clone()))
+    Arc::new(facts.with_unknown_fields(registration.connection.incidents.unknown_fields.clone()))
 }

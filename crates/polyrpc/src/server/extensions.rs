@@ -96,7 +96,10 @@ impl Server {
     }
 
     fn expect(&self, name: &str) {
-        assert!(!self.router.named(name).is_empty(), "there is no service, method or function `{name}`");
+        assert!(
+            !self.router.routes_named(name).is_empty(),
+            "there is no service, method or function `{name}`"
+        );
     }
 }
 
@@ -121,7 +124,7 @@ impl Extensions {
     }
 
     /// Returns whether the arrival time of every call is needed.
-    pub(super) fn time_calls(&self) -> bool {
+    pub(super) fn needs_call_times(&self) -> bool {
         let limits = self.limits.iter().map(|(_, limit)| limit);
         !self.hooks.is_empty() || limits.chain([&self.together, &self.each]).any(ConcurrencyLimit::measures)
     }
@@ -172,7 +175,7 @@ impl Extensions {
 }
 
 fn has_name(entry: &Arc<Route>, name: &str, router: &Router) -> bool {
-    router.named(name).into_iter().any(|named| Arc::ptr_eq(named, entry))
+    router.routes_named(name).into_iter().any(|named| Arc::ptr_eq(named, entry))
 }
 
 impl fmt::Debug for Extensions {

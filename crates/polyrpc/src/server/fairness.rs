@@ -109,7 +109,7 @@ impl FairnessBudget {
         if self.calls.is_multiple_of(TIMED) {
             self.read_clock();
         }
-        self.is_exhausted |= self.calls >= self.allowed(CALLS) || self.metadata >= METADATA;
+        self.is_exhausted |= self.calls >= self.scale_limit(CALLS) || self.metadata >= METADATA;
     }
 
     /// Opening a streaming call is more work than answering a short one.
@@ -145,7 +145,7 @@ impl FairnessBudget {
 
     /// Returns `Pending` when the turn is over.
     pub(super) fn poll_budget(&mut self, connection: &Arc<ConnectionHandle>) -> Poll<()> {
-        if self.reads < READS && self.bytes < self.allowed(BYTES) && !self.is_exhausted {
+        if self.reads < READS && self.bytes < self.scale_limit(BYTES) && !self.is_exhausted {
             return Poll::Ready(());
         }
         if !self.yielded {
@@ -155,7 +155,7 @@ impl FairnessBudget {
         Poll::Pending
     }
 
-    fn allowed(&self, full: usize) -> usize {
+    fn scale_limit(&self, full: usize) -> usize {
         match self.is_short {
             true => full / SHORT,
             false => full,

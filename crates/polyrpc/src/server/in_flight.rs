@@ -385,7 +385,7 @@ pub(super) fn poll_guarded(
     cx: &mut Context<'_>,
 ) -> Poll<Outcome> {
     catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx)))
-        .unwrap_or_else(|panic| Poll::Ready(site().panicked(&*panic)))
+        .unwrap_or_else(|panic| Poll::Ready(site().handle_panic(&*panic)))
 }
 
 #[cold]

@@ -442,7 +442,7 @@ impl Server {
             self.limits.memory = budget.bytes();
         }
         self.limits.check()?;
-        let protocols = distinct(&self.protocols)?;
+        let protocols = distinct_protocols(&self.protocols)?;
         let data = transfer::add(
             &mut self.router,
             self.streams,
@@ -460,7 +460,7 @@ impl Server {
         for (name, page) in exported.flat_map(layers::pages) {
             self.router.standard_function(name, page);
         }
-        let times_calls = self.extensions.time_calls();
+        let times_calls = self.extensions.needs_call_times();
         let subscription_layers = self.extensions.layers_of_subscriptions();
         let incidents = Arc::<IncidentCounters>::default();
         let hooks = self.extensions.install(&self.router, &incidents)?;
@@ -557,7 +557,7 @@ impl Shared {
 /// # Errors
 ///
 /// If two have the same name.
-fn distinct(added: &[(Protocol, Arc<dyn SessionFactory>)]) -> io::Result<Vec<Protocol>> {
+fn distinct_protocols(added: &[(Protocol, Arc<dyn SessionFactory>)]) -> io::Result<Vec<Protocol>> {
     let mut protocols = Protocol::ALL.to_vec();
     for (protocol, _) in added {
         if protocols.contains(protocol) {
@@ -627,7 +627,7 @@ impl BoundServer {
         let mut watch = JoinSet::new();
         let mut delivered = Vec::new();
         for (listener, bound) in self.listeners {
-            delivered.extend(listener.as_ref().and_then(Listener::delivered));
+            delivered.extend(listener.as_ref().and_then(Listener::delivery));
             if let Some(acceptor) = &bound.context.tls {
                 watch.spawn(acceptor.watch());
             }

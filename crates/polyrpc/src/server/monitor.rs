@@ -76,7 +76,7 @@ impl Monitor {
     /// Returns the descriptors of the services that have some, sorted by the services' names. Services may share them.
     pub fn descriptors(&self) -> Vec<Pool> {
         let Some(server) = self.server() else { return Vec::new() };
-        server.router.described().into_iter().flat_map(|(_, schemas)| schemas.to_vec()).collect()
+        server.router.described_services().into_iter().flat_map(|(_, schemas)| schemas.to_vec()).collect()
     }
 
     /// Whether a service accepts calls, as `GET /readyz` reports it; the empty name means the server as a whole. `None`

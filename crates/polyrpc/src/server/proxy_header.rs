@@ -16,7 +16,7 @@ pub(super) struct TrustedProxies(pub(super) IpList);
 
 impl TrustedProxies {
     /// Whether the peer is a proxy. One on a Unix socket is on this machine.
-    pub(super) fn include(&self, peer: &Peer) -> bool {
+    pub(super) fn includes(&self, peer: &Peer) -> bool {
         match peer {
             Peer::Unix => true,
             peer => peer.address().is_some_and(|address| self.0.allows(address.ip())),

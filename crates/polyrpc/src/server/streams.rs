@@ -240,11 +240,11 @@ impl Streams {
                     // This side has closed both directions: nothing failed.
                     open.feed.close(Ok(()), Metadata::new());
                 }
-                streaming.finish(ticket, result.and_then(|()| open.sendable()), trailers, out);
+                streaming.finish(ticket, result.and_then(|()| open.check_sendable()), trailers, out);
             }
             OutcomeKind::Reply(Reply { result, trailers, .. }) if open.begun => {
                 let result = result.map(|message| streaming.message(stream, message, out));
-                streaming.finish(ticket, result.and_then(|()| open.sendable()), trailers, out);
+                streaming.finish(ticket, result.and_then(|()| open.check_sendable()), trailers, out);
             }
             OutcomeKind::Reply(reply) => session.reply(ticket, reply, out),
             OutcomeKind::Accept(reply, _) => session.reply(ticket, *reply, out),
@@ -280,7 +280,7 @@ impl Streams {
 impl OpenStream {
     /// Returns flow-control credit for the consumed messages, if any.
     fn credit<T>(&self, stream: StreamId, session: &mut impl Streaming<T>, out: &mut Outbox) -> bool {
-        match self.feed.consumed() {
+        match self.feed.take_consumed() {
             0 => false,
             bytes => {
                 session.consumed(stream, bytes, out);
@@ -329,7 +329,7 @@ impl OpenStream {
     }
 
     /// Checks that the head of the response was encoded.
-    fn sendable(&mut self) -> Result<(), Status> {
+    fn check_sendable(&mut self) -> Result<(), Status> {
         self.unsendable.take().map_or(Ok(()), Err)
     }
 }

@@ -39,7 +39,8 @@ pub(super) fn pass_layers(
     let begun = entry.take(cx, Body::new(Format::Raw, Bytes::new()), CallKind::Whole, |status| status);
     let handling = begun.unwrap_or_else(|status| Box::pin(ready(Outcome::failed(status))));
     let guarded = AssertUnwindSafe(handling).catch_unwind();
-    let handling = Box::pin(guarded.map(move |ended| ended.unwrap_or_else(|panic| site.panicked(&*panic))));
+    let handling =
+        Box::pin(guarded.map(move |ended| ended.unwrap_or_else(|panic| site.handle_panic(&*panic))));
     SubscriptionAdmission { handling, admitted }
 }
 

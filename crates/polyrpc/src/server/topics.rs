@@ -74,7 +74,7 @@ impl Publisher {
         T: Serialize + ?Sized,
     {
         let name = name(key, token);
-        let (named, numbered) = self.0.subscribed(&name);
+        let (named, numbered) = self.0.subscribers(&name);
         let mut reached = 0;
         if !named.is_empty() {
             reached += push(&named, &name, &codec::publish(value)?);
@@ -96,7 +96,7 @@ impl Publisher {
         packed: impl Into<Bytes>,
     ) -> usize {
         let name = name(key, token);
-        let (named, numbered) = self.0.subscribed(&name);
+        let (named, numbered) = self.0.subscribers(&name);
         let data = codec::unpack(packed.into());
         push(&named, &name, &data) + push(&numbered, &name, &data)
     }
@@ -120,7 +120,7 @@ fn push(subscribers: &[Arc<ConnectionHandle>], topic: &Bytes, data: &Bytes) -> u
 
 impl Topics {
     /// Returns the subscribers of a topic by its name, and those by its number.
-    fn subscribed(&self, name: &Bytes) -> (Vec<Arc<ConnectionHandle>>, Vec<Arc<ConnectionHandle>>) {
+    fn subscribers(&self, name: &Bytes) -> (Vec<Arc<ConnectionHandle>>, Vec<Arc<ConnectionHandle>>) {
         let subscribers = self.lock();
         let find = |topic| {
             let subscribers = subscribers.get(&topic).into_iter().flat_map(BTreeMap::values);

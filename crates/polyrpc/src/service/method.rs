@@ -26,7 +26,7 @@ pub(crate) trait Method: Send + Sync {
 
     /// Returns whether the method may block: it then runs on the blocking pool, off the connection's task. A streaming
     /// method may not.
-    fn blocking(&self) -> bool {
+    fn is_blocking(&self) -> bool {
         false
     }
 
@@ -111,7 +111,7 @@ where
         <C as Codec<Req>>::decodes_slowly(body, self.input.as_ref())
     }
 
-    fn blocking(&self) -> bool {
+    fn is_blocking(&self) -> bool {
         self.blocking
     }
 

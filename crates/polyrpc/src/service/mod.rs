@@ -16,4 +16,4 @@ pub use router::{Service, ServiceBuilder};
 pub(crate) use method::Method;
 pub(crate) use router::Router;
 
-pub(crate) use route::{MethodRole, Route, queued};
+pub(crate) use route::{MethodRole, Route, queued_calls};

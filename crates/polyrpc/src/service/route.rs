@@ -155,7 +155,7 @@ impl Route {
             return Ok(start_aside(self.method.clone(), cx, body, kind, unreadable));
         }
         match kind {
-            CallKind::Whole if self.method.blocking() => {
+            CallKind::Whole if self.method.is_blocking() => {
                 Ok(run_blocking(self.method.clone(), cx, body, unreadable, None))
             }
             CallKind::Whole => self.method.start(cx, body).map_err(unreadable),
@@ -193,12 +193,12 @@ impl Innermost for RoutedCall {
     }
 
     fn is_blocking(&self) -> bool {
-        self.entry.method().blocking()
+        self.entry.method().is_blocking()
     }
 }
 
 /// Returns how many calls of blocking methods wait for a thread, in the whole process.
-pub(crate) fn queued() -> usize {
+pub(crate) fn queued_calls() -> usize {
     QUEUED.load(Ordering::Relaxed)
 }
 
@@ -232,7 +232,7 @@ fn start_aside(
 ) -> ResponseFuture {
     let (mut inherited, label) = (propagation::current(), CarriedLabel::take());
     Box::pin(async move {
-        if matches!(kind, CallKind::Whole) && method.blocking() {
+        if matches!(kind, CallKind::Whole) && method.is_blocking() {
             let permit = permit().await;
             return run_blocking(method, cx, body, unreadable, Some(permit)).await;
         }
@@ -281,7 +281,7 @@ fn run_blocking(
         match running.await {
             Ok(outcome) => outcome,
             Err(failed) => match failed.try_into_panic() {
-                Ok(panic) => site.panicked(&*panic),
+                Ok(panic) => site.handle_panic(&*panic),
                 Err(_) => Outcome::failed(Status::unavailable("the server is stopping")),
             },
         }

@@ -79,7 +79,7 @@ impl ServiceBuilder {
         F: Fn(Context, Req) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = (Context, Result<Resp, Failure>)> + Send + 'static,
     {
-        self.typed::<C, Req, Resp, F, Fut>(name, false, handler)
+        self.typed_method::<C, Req, Resp, F, Fut>(name, false, handler)
     }
 
     /// Adds a method that may block: it runs on the blocking pool.
@@ -92,7 +92,7 @@ impl ServiceBuilder {
         F: Fn(Context, Req) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = (Context, Result<Resp, Failure>)> + Send + 'static,
     {
-        self.typed::<C, Req, Resp, F, Fut>(name, true, handler)
+        self.typed_method::<C, Req, Resp, F, Fut>(name, true, handler)
     }
 
     /// Adds a method with one request and a stream of responses.
@@ -140,7 +140,7 @@ impl ServiceBuilder {
         self
     }
 
-    fn typed<C, Req, Resp, F, Fut>(mut self, name: &str, blocking: bool, handler: F) -> Self
+    fn typed_method<C, Req, Resp, F, Fut>(mut self, name: &str, blocking: bool, handler: F) -> Self
     where
         C: Codec<Req> + Codec<Resp>,
         Req: Send + 'static,
@@ -440,7 +440,7 @@ impl Router {
     }
 
     /// Returns everything with a name: the methods of a service, one of them as `Service/Method`, or a function.
-    pub(crate) fn named(&self, name: &str) -> Vec<&Arc<Route>> {
+    pub(crate) fn routes_named(&self, name: &str) -> Vec<&Arc<Route>> {
         if let Some(methods) = self.services.get(name).or_else(|| self.short.get(name)?.as_ref()) {
             return methods.by_name.values().collect();
         }
@@ -471,11 +471,11 @@ impl Router {
     pub(crate) fn methods(&self) -> Vec<(&str, Vec<(&str, &Arc<dyn Method>)>)> {
         let mut services: Vec<_> = self.services.iter().map(|(name, methods)| (&**name, methods)).collect();
         services.sort_unstable_by_key(|(name, _)| *name);
-        services.into_iter().map(|(name, methods)| (name, methods.unary())).collect()
+        services.into_iter().map(|(name, methods)| (name, methods.unary_methods())).collect()
     }
 
     /// Returns the services that have descriptors, and these, sorted by name.
-    pub(crate) fn described(&self) -> Vec<(&str, &[Pool])> {
+    pub(crate) fn described_services(&self) -> Vec<(&str, &[Pool])> {
         let mut described: Vec<_> =
             self.services.iter().map(|(name, methods)| (&**name, &methods.schemas[..])).collect();
         described.retain(|(_, schemas)| !schemas.is_empty());
@@ -490,7 +490,7 @@ impl Router {
             for (name, route) in &methods.by_name {
                 let own = route.name();
                 if own.service() == &**service && own.method() == &**name {
-                    described.push(MethodInfo::from_route(route, methods.described(service, name)));
+                    described.push(MethodInfo::from_route(route, methods.message_names(service, name)));
                 }
             }
         }
@@ -536,13 +536,13 @@ impl Methods {
     }
 
     /// Returns the full names of a method's messages, if a descriptor is known.
-    fn described(&self, service: &str, name: &str) -> Option<(String, String)> {
+    fn message_names(&self, service: &str, name: &str) -> Option<(String, String)> {
         let described = self.schemas.iter().rev().find_map(|pool| pool.service(service))?;
         let method = described.methods().find(|method| method.name() == name)?;
         Some((method.input().full_name().to_owned(), method.output().full_name().to_owned()))
     }
 
-    fn unary(&self) -> Vec<(&str, &Arc<dyn Method>)> {
+    fn unary_methods(&self) -> Vec<(&str, &Arc<dyn Method>)> {
         let methods = self.by_name.iter().map(|(name, entry)| (&**name, entry.method()));
         let mut unary: Vec<_> = methods.filter(|(_, method)| method.stream_type().is_unary()).collect();
         unary.sort_unstable_by_key(|(name, _)| *name);

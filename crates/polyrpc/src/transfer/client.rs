@@ -23,7 +23,7 @@ impl Client {
     /// The server's error, or the reason why the server, or the address that it returned, cannot be reached.
     pub async fn byte_stream(&self, metadata: &HashMap<String, String>) -> Result<ByteStream> {
         let transfer_request = TransferRequest { meta: Some(metadata.clone()), ..TransferRequest::default() };
-        self.granted(streams::SERVICE, "Stream", &transfer_request).await
+        self.open_data_connection(streams::SERVICE, "Stream", &transfer_request).await
     }
 
     /// Sends a file of `size` bytes, by rpcx's file transfer. Completes when the server has closed the connection, as
@@ -45,7 +45,7 @@ impl Client {
             i64::try_from(size).map_err(|_| Status::invalid_argument("a file has at most 2^63-1 bytes"))?;
         let (file_name, meta) = (Some(name.to_owned()), Some(metadata.clone()));
         let transfer_request = TransferRequest { file_name, file_size: Some(file_size), meta };
-        let mut stream = self.granted(files::SERVICE, "TransferFile", &transfer_request).await?;
+        let mut stream = self.open_data_connection(files::SERVICE, "TransferFile", &transfer_request).await?;
         let sent =
             tokio::io::copy(&mut pin!(content).take(size), &mut stream).await.map_err(connection_failed)?;
         if sent < size {
@@ -78,21 +78,21 @@ impl Client {
             file_size: None,
             meta: Some(metadata.clone()),
         };
-        let mut stream = self.granted(files::SERVICE, "DownloadFile", &transfer_request).await?;
+        let mut stream = self.open_data_connection(files::SERVICE, "DownloadFile", &transfer_request).await?;
         let fetched = tokio::io::copy(&mut stream, into).await.map_err(connection_failed)?;
         into.flush().await.map_err(Status::from_error)?;
         Ok(fetched)
     }
 
     /// Requests a data connection and establishes it.
-    async fn granted(
+    async fn open_data_connection(
         &self,
         service: &str,
         method: &str,
         transfer_request: &TransferRequest,
     ) -> Result<ByteStream> {
         // The grant is valid only on the server that returned it.
-        let server = self.pinned().await?;
+        let server = self.pin_to_server().await?;
         let grant: Grant = server.call(&format!("{service}/{method}"), transfer_request).await?;
         Ok(server.data_connector().connect(&grant).await?)
     }

@@ -124,7 +124,7 @@ impl Inbox {
             self.start = self.bytes.as_ptr().addr();
             return self.note_extent();
         }
-        let (taken, before) = (self.taken(), self.start);
+        let (taken, before) = (self.taken_bytes(), self.start);
         let mut replaced = std::mem::replace(&mut self.bytes, buffer);
         let was_large = std::mem::take(&mut self.is_large);
         self.start = self.bytes.as_ptr().addr();
@@ -142,12 +142,12 @@ impl Inbox {
 
     /// Whether it has returned its buffer, as after every call of an otherwise idle connection.
     fn has_no_buffer(&self) -> bool {
-        self.bytes.capacity() == 0 && self.taken() == 0
+        self.bytes.capacity() == 0 && self.taken_bytes() == 0
     }
 
     /// Returns how many bytes were taken from the front of the buffer, to which messages may still refer; 0 if a
     /// session has exchanged the buffer.
-    fn taken(&self) -> usize {
+    fn taken_bytes(&self) -> usize {
         let taken = self.bytes.as_ptr().addr().wrapping_sub(self.start);
         if taken.checked_add(self.bytes.capacity()) == Some(self.extent) { taken } else { 0 }
     }
@@ -158,7 +158,7 @@ impl Inbox {
     }
 
     fn reserve(&mut self, wanted: usize) {
-        if self.taken() == 0 {
+        if self.taken_bytes() == 0 {
             self.start = self.bytes.as_ptr().addr();
         }
         self.make_room(wanted);
@@ -204,7 +204,7 @@ impl Inbox {
         if self.bytes.capacity() - self.bytes.len() >= missing {
             return;
         }
-        if self.taken() == 0 {
+        if self.taken_bytes() == 0 {
             // No message refers to it: it may grow in place.
             self.bytes.reserve(missing);
             self.start = self.bytes.as_ptr().addr();
@@ -215,7 +215,7 @@ impl Inbox {
 
     /// Makes room in the same buffer, if no message refers to it.
     fn reclaim(&mut self, room: usize) -> bool {
-        let used = self.taken() + self.bytes.len();
+        let used = self.taken_bytes() + self.bytes.len();
         let is_reclaimed = self.bytes.try_reclaim(room);
         if is_reclaimed {
             self.start = self.bytes.as_ptr().addr();
@@ -231,7 +231,7 @@ impl Inbox {
 
     /// Reads into the free room. A source that unwraps records may exceed the room, so that the bytes move.
     fn read(&mut self, source: &mut impl Source, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let (place, taken) = (self.bytes.as_ptr(), self.taken());
+        let (place, taken) = (self.bytes.as_ptr(), self.taken_bytes());
         let probe = (self.counts_pinned && taken > 0).then(|| self.bytes.split_to(0));
         let read = source.poll_read(cx, &mut self.bytes);
         if self.bytes.as_ptr() != place {

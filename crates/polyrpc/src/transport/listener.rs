@@ -26,7 +26,7 @@ pub(crate) enum Listener {
     Quic(super::quic::Listener),
 }
 
-/// See [`Listener::delivered`].
+/// See [`Listener::delivery`].
 pub(crate) type DeliveryFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Configuration of a transport, where it is not the default.
@@ -111,13 +111,13 @@ impl Listener {
 
     /// Returns a future that resolves when the listener was dropped, its connections have ended, and their peers have
     /// received all written data. `None`: the system delivers it, even after the end of this process.
-    pub(crate) fn delivered(&self) -> Option<DeliveryFuture> {
+    pub(crate) fn delivery(&self) -> Option<DeliveryFuture> {
         match self {
             Self::Tcp(_) | Self::Unix(_) => None,
             #[cfg(feature = "kcp")]
-            Self::Kcp(listener) => Some(Box::pin(listener.delivered())),
+            Self::Kcp(listener) => Some(Box::pin(listener.delivery())),
             #[cfg(feature = "quic")]
-            Self::Quic(listener) => Some(Box::pin(listener.delivered())),
+            Self::Quic(listener) => Some(Box::pin(listener.delivery())),
         }
     }
 

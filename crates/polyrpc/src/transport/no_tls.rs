@@ -51,7 +51,7 @@ impl Acceptor {
         match *self {}
     }
 
-    pub(crate) fn required(&self) -> bool {
+    pub(crate) fn is_required(&self) -> bool {
         match *self {}
     }
 

@@ -130,7 +130,7 @@ impl Stream {
     /// Returns this end's address, over TCP.
     pub(crate) fn local(&self) -> Option<SocketAddr> {
         match self {
-            Self::Tcp(stream) => stream.local_addr().ok().map(plain),
+            Self::Tcp(stream) => stream.local_addr().ok().map(to_canonical),
             Self::Unix(_) | Self::Tls(_) | Self::Carried(_) => None,
         }
     }
@@ -183,7 +183,7 @@ impl From<Socket> for Stream {
 }
 
 /// Returns an IPv4 address as such, not mapped to IPv6 as a dual-stack socket reports it.
-fn plain(address: SocketAddr) -> SocketAddr {
+fn to_canonical(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
             Some(v4) => SocketAddr::from((v4, v6.port())),

@@ -66,7 +66,7 @@ impl fmt::Debug for Phase<'_> {
 /// polyrpc::propagation::note(format_args!("found {found} rows"));
 /// ```
 pub fn note(text: fmt::Arguments<'_>) {
-    if let Some(record) = current() {
+    if let Some(record) = current_record() {
         record.note(text);
     }
 }
@@ -74,13 +74,13 @@ pub fn note(text: fmt::Arguments<'_>) {
 /// Records the end of a phase of the current call, if it is recorded.
 #[inline]
 pub(crate) fn phase_ended(phase: Phase<'_>) {
-    if let Some(record) = current() {
+    if let Some(record) = current_record() {
         record.phase(phase);
     }
 }
 
 /// Returns the record of the current call. It is not borrowed, since it may read the current scope.
 #[inline]
-fn current() -> Option<Arc<dyn CallTrace>> {
+fn current_record() -> Option<Arc<dyn CallTrace>> {
     CURRENT.try_with(|current| current.borrow().record.clone()).ok().flatten()
 }

@@ -63,12 +63,12 @@ impl Trace {
         }
         // A state without its trace is meaningless (Trace Context, section 3.3).
         if trace.parent.is_some() {
-            trace.state = states.joined(MAX_STATE);
+            trace.state = states.join(MAX_STATE);
         } else {
             trace.zipkin = zipkin.is_some();
             trace.parent = zipkin.or_else(|| TraceParent::new(brpc_trace?.into(), brpc_span?, true));
         }
-        trace.baggage = baggage_values.joined(MAX_BAGGAGE);
+        trace.baggage = baggage_values.join(MAX_BAGGAGE);
         (trace.parent.is_some() || !trace.baggage.is_empty()).then_some(trace)
     }
 
@@ -151,7 +151,7 @@ impl<'a> HeaderValues<'a> {
     }
 
     /// Joins all values. Empty if the result is longer than `max_length`, or if some protocol cannot carry it.
-    fn joined(self, max_length: usize) -> Bytes {
+    fn join(self, max_length: usize) -> Bytes {
         let length: usize = self.0.iter().map(|value| value.len() + 1).sum();
         if length > max_length + 1 || self.0.iter().any(|value| text(value).is_none()) {
             return Bytes::new();
@@ -188,14 +188,14 @@ impl TraceParent {
 
     /// Creates the first span of a new trace.
     pub fn root(sampled: bool) -> Self {
-        let trace = u128::from(random()) << 64 | u128::from(random());
-        Self { trace, span: random(), flags: u8::from(sampled) | RANDOM }
+        let trace = u128::from(random_id()) << 64 | u128::from(random_id());
+        Self { trace, span: random_id(), flags: u8::from(sampled) | RANDOM }
     }
 
     /// Creates another span of the same trace.
     #[must_use]
     pub fn child(self) -> Self {
-        Self { span: random(), ..self }
+        Self { span: random_id(), ..self }
     }
 
     /// Returns the trace's id; never zero.
@@ -289,7 +289,7 @@ fn malformed() -> Error {
 
 /// Returns a random id that is not zero. It need not be unpredictable: splitmix64, seeded per thread with a key of the
 /// standard hasher.
-pub(crate) fn random() -> u64 {
+pub(crate) fn random_id() -> u64 {
     thread_local! {
         static STATE: Cell<u64> = Cell::new(RandomState::new().build_hasher().finish());
     }

@@ -222,7 +222,7 @@ impl IncomingSender {
     }
 
     /// Returns how many bytes of messages were consumed since the last call.
-    pub(crate) fn consumed(&self) -> usize {
+    pub(crate) fn take_consumed(&self) -> usize {
         mem::take(&mut self.0.lock().consumed)
     }
 

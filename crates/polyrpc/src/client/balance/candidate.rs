@@ -18,7 +18,7 @@ impl Candidate {
     }
 
     /// Returns the same server with new attributes.
-    pub(crate) fn renewed(&self, attributes: Attributes) -> Self {
+    pub(crate) fn with_attributes(&self, attributes: Attributes) -> Self {
         let instance = Instance { attributes, ..(*self.instance).clone() };
         Self { instance: Arc::new(instance), load: self.load.clone() }
     }
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn attribute_change_keeps_the_identity_of_a_server() {
         let one = Candidate::new(Instance::tcp("h:1"));
-        let same = one.renewed(Attributes::new().with("weight", "2"));
+        let same = one.with_attributes(Attributes::new().with("weight", "2"));
         assert!(one.ptr_eq(&same));
         assert!(!one.ptr_eq(&Candidate::new(Instance::tcp("h:1"))));
         assert_eq!(same.instance().attributes.weight(), 2);

@@ -7,12 +7,12 @@ pub(crate) struct LeastReported;
 
 impl LoadBalancer for LeastReported {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
-        let ranks = candidates.iter().map(|candidate| reported(candidate).unwrap_or(f64::INFINITY));
+        let ranks = candidates.iter().map(|candidate| reported_rate(candidate).unwrap_or(f64::INFINITY));
         Box::new(Tiers::from_ranks(ranks.enumerate()))
     }
 }
 
-fn reported(candidate: &Candidate) -> Option<f64> {
+fn reported_rate(candidate: &Candidate) -> Option<f64> {
     let attributes = &candidate.instance().attributes;
     let number = |name| attributes.value(name)?.parse().ok().filter(|rate: &f64| *rate >= 0.0);
     number("calls").or_else(|| number("tps"))

@@ -108,7 +108,7 @@ impl P2cPicker {
         let (Some(server), Some(candidate)) = (self.servers.get(place), context.candidates.get(place)) else {
             return f64::INFINITY;
         };
-        let latency = server.latency.faded(now, self.fading.tau).max(LEAST_LATENCY);
+        let latency = server.latency.decayed_average(now, self.fading.tau).max(LEAST_LATENCY);
         latency * (candidate.load().in_flight() + 1) as f64 / server.weight
     }
 
@@ -189,7 +189,7 @@ impl Latency {
     }
 
     /// Returns the decayed average.
-    fn faded(&self, now: u64, tau: Duration) -> f64 {
+    fn decayed_average(&self, now: u64, tau: Duration) -> f64 {
         self.average() * self.decay_factor(now, tau)
     }
 
@@ -240,7 +240,7 @@ mod tests {
         latency.record(100.0, 10 * SECOND, TAU);
         let expected = 500.0 / std::f64::consts::E + 100.0 * (1.0 - 1.0 / std::f64::consts::E);
         assert!((latency.average() - expected).abs() < 1e-9);
-        assert!((latency.faded(20 * SECOND, TAU) - expected / std::f64::consts::E).abs() < 1e-9);
+        assert!((latency.decayed_average(20 * SECOND, TAU) - expected / std::f64::consts::E).abs() < 1e-9);
     }
 
     #[test]

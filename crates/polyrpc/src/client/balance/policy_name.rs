@@ -81,13 +81,13 @@ const NAMES: [&str; 24] = [
 
 fn p2c(parameters: &mut Parameters<'_>) -> Result<P2c> {
     let mut p2c = P2c::new();
-    if let Some(choices) = parameters.within("choices", 2..=64)? {
+    if let Some(choices) = parameters.take_in_range("choices", 2..=64)? {
         p2c = p2c.choices(choices as usize);
     }
-    if let Some(millis) = parameters.within("tau_ms", 1..=u64::MAX)? {
+    if let Some(millis) = parameters.take_in_range("tau_ms", 1..=u64::MAX)? {
         p2c = p2c.tau(Duration::from_millis(millis));
     }
-    if let Some(millis) = parameters.within("max_punish_ms", 0..=u64::MAX)? {
+    if let Some(millis) = parameters.take_in_range("max_punish_ms", 0..=u64::MAX)? {
         p2c = p2c.max_penalty((millis > 0).then(|| Duration::from_millis(millis)));
     }
     Ok(p2c)
@@ -110,7 +110,7 @@ fn closest(parameters: &mut Parameters<'_>) -> Result<Policy> {
 }
 
 fn by_latency(parameters: &mut Parameters<'_>) -> Result<Policy> {
-    let interval = parameters.within("interval_ms", 1000..=u64::MAX)?;
+    let interval = parameters.take_in_range("interval_ms", 1000..=u64::MAX)?;
     Ok(interval.map_or_else(Policy::by_latency, |millis| {
         Policy::new(ByLatency::with_probe(TcpConnectProbe, Duration::from_millis(millis)))
     }))
@@ -143,7 +143,7 @@ impl<'a> Parameters<'a> {
     }
 
     /// Takes the value of a parameter as an integer in a range.
-    fn within(&mut self, name: &str, range: std::ops::RangeInclusive<u64>) -> Result<Option<u64>> {
+    fn take_in_range(&mut self, name: &str, range: std::ops::RangeInclusive<u64>) -> Result<Option<u64>> {
         match self.take(name)? {
             Some(number) if !range.contains(&number) => {
                 Err(self.invalid(format_args!("`{name}` is {} to {}", range.start(), range.end())))

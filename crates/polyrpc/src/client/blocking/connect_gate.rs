@@ -46,14 +46,14 @@ impl BlockingConnectGate {
     }
 
     /// Records that a connection was established.
-    pub(super) fn connected(&self) {
-        self.lock().connected(Instant::now());
+    pub(super) fn on_connect(&self) {
+        self.lock().on_connect(Instant::now());
     }
 
     /// Records that the connect that started at `connect_start` failed.
     #[cold]
-    pub(super) fn failed(&self, server: &Address, connect_start: Instant, reason: &Status) {
-        let change = self.lock().failed(connect_start, Instant::now(), reason);
+    pub(super) fn on_connect_error(&self, server: &Address, connect_start: Instant, reason: &Status) {
+        let change = self.lock().on_connect_error(connect_start, Instant::now(), reason);
         self.report(&change, server, reason);
     }
 
@@ -81,11 +81,11 @@ impl BlockingConnectGate {
         match failure {
             Some(status) => {
                 let reason = ended_early(server, status);
-                let change = self.lock().ended_early(connect_start, Instant::now(), &reason);
+                let change = self.lock().on_early_end(connect_start, Instant::now(), &reason);
                 self.report(&change, server, &reason);
             }
             None => {
-                let had_waited = self.lock().succeeded(Instant::now());
+                let had_waited = self.lock().on_first_reply(Instant::now());
                 self.changed.notify_all();
                 log_recovery(server, had_waited);
             }

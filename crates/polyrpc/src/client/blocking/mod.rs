@@ -83,7 +83,7 @@ impl Client {
         if let Some(status) = builder.misplaced.clone() {
             return Err(status.into());
         }
-        let url = Url::parse(&builder.url, &builder.known())?;
+        let url = Url::parse(&builder.url, &builder.known_protocols())?;
         if !builder.layers.is_empty() || !builder.hooks.is_empty() || !builder.aliases.is_empty() {
             return Err(
                 Status::unimplemented("layers, hooks and aliases need the asynchronous client").into()
@@ -161,7 +161,7 @@ impl Client {
     {
         let Request { message, options } = request.into();
         let body = self.0.defaults.encode::<C, Req>(message, stub_method.input.as_ref(), &options)?;
-        let method = stub_method.called(self.0.defaults.protocol);
+        let method = stub_method.name_in(self.0.defaults.protocol);
         let response = self.0.call(stub_method.service, method, body, options)?;
         Ok(response.decode::<C, Resp>(stub_method.output.as_ref())?)
     }
@@ -208,7 +208,7 @@ impl Inner {
     fn take_idle(&self, now: Instant) -> Option<Box<dyn AnyConnection>> {
         loop {
             let connection = self.lock().pop()?;
-            if connection.usable(now) {
+            if connection.is_usable(now) {
                 return Some(connection);
             }
         }
@@ -216,7 +216,7 @@ impl Inner {
 
     fn return_connection(&self, connection: Box<dyn AnyConnection>) {
         let mut idle = self.lock();
-        if idle.len() < self.max_idle && connection.reusable() {
+        if idle.len() < self.max_idle && connection.is_reusable() {
             idle.push(connection);
         }
     }
@@ -240,10 +240,10 @@ impl Inner {
                 .with_scope(Scope::Connection)
                 .with_retry(Retry::Elsewhere)
                 .with_source(error);
-            self.gate.failed(&self.address, connect_start, &reason);
+            self.gate.on_connect_error(&self.address, connect_start, &reason);
             reason
         })?;
-        self.gate.connected();
+        self.gate.on_connect();
         if let Some(pause) = self.settle_time {
             std::thread::sleep(pause.min(left));
         }

@@ -104,7 +104,7 @@ impl<'a> CallAttempt<'a> {
             };
             phase_ended(Phase::RoundTrip);
             match failure(&ended) {
-                Some(status) if self.should_retry(status, &connection) => trace_span::repeated(status),
+                Some(status) if self.should_retry(status, &connection) => trace_span::log_retry(status),
                 Some(_) => return ended,
                 None => {
                     connection.finish(None);

@@ -81,7 +81,7 @@ impl Endpoint {
     }
 
     /// Records the end of an attempt.
-    pub(super) fn left(&self) {
+    pub(super) fn leave(&self) {
         self.load.record_end();
     }
 

@@ -85,6 +85,6 @@ impl Drop for EndpointGuard {
         if !*self.is_finished.get_mut() {
             self.finish(Some(&Status::cancelled("the attempt was cancelled")));
         }
-        self.endpoint().left();
+        self.endpoint().leave();
     }
 }

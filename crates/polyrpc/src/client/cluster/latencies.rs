@@ -45,7 +45,7 @@ impl Latencies {
 
     /// Returns this percentile of the recent latencies; `None` if there were too few calls. The value is cached; the
     /// share must always be the same.
-    pub(super) fn slowest(&self, share: f64) -> Option<Duration> {
+    pub(super) fn percentile(&self, share: f64) -> Option<Duration> {
         let noted = self.noted.load(Ordering::Relaxed);
         if noted < MIN_CALLS {
             return None;
@@ -76,11 +76,11 @@ mod tests {
     fn percentile_is_known_after_enough_calls() {
         let latencies = Latencies::default();
         (1..MIN_CALLS as u64).for_each(|millis| latencies.record(Duration::from_millis(millis)));
-        assert_eq!(latencies.slowest(0.5), None);
+        assert_eq!(latencies.percentile(0.5), None);
         latencies.record(Duration::from_millis(100));
-        assert_eq!(latencies.slowest(0.5), Some(Duration::from_millis(17)));
+        assert_eq!(latencies.percentile(0.5), Some(Duration::from_millis(17)));
         (0..RECENT).for_each(|_| latencies.record(Duration::from_millis(7)));
-        assert_eq!(latencies.slowest(0.99), Some(Duration::from_millis(7)));
+        assert_eq!(latencies.percentile(0.99), Some(Duration::from_millis(7)));
     }
 
     #[test]
@@ -88,7 +88,7 @@ mod tests {
         for (share, want) in [(f64::NAN, 1), (-1.0, 1), (2.0, 1)] {
             let latencies = Latencies::default();
             (0..MIN_CALLS).for_each(|_| latencies.record(Duration::from_millis(1)));
-            assert_eq!(latencies.slowest(share), Some(Duration::from_millis(want)));
+            assert_eq!(latencies.percentile(share), Some(Duration::from_millis(want)));
         }
     }
 }

@@ -119,17 +119,17 @@ mod tests {
     }
 
     /// Returns how many of a hundred calls are admitted with this number of healthy servers.
-    fn admitted(recovery: &ClusterRecovery, now: Instant, well: usize) -> usize {
+    fn count_admitted(recovery: &ClusterRecovery, now: Instant, well: usize) -> usize {
         (0..100).filter(|&n| recovery.admit(now, f64::from(n) / 100.0, || well).is_ok()).count()
     }
 
     #[test]
     fn admitted_share_grows_as_servers_recover() {
         let (recovery, start) = (recovery(), Instant::now());
-        assert_eq!(admitted(&recovery, start, 0), 100, "outside of recovery");
+        assert_eq!(count_admitted(&recovery, start, 0), 100, "outside of recovery");
         recovery.start();
         for (n, (well, want)) in [(0, 0), (1, 25), (2, 50), (4, 100), (9, 100)].into_iter().enumerate() {
-            assert_eq!(admitted(&recovery, start + 10 * MILLI * n as u32, well), want, "{well}");
+            assert_eq!(count_admitted(&recovery, start + 10 * MILLI * n as u32, well), want, "{well}");
         }
     }
 
@@ -137,12 +137,12 @@ mod tests {
     fn recovery_ends_after_the_healthy_count_was_stable() {
         let (recovery, start) = (recovery(), Instant::now());
         recovery.start();
-        assert_eq!(admitted(&recovery, start, 0), 0);
-        assert_eq!(admitted(&recovery, start + 500 * MILLI, 0), 0, "none is not enough");
-        assert_eq!(admitted(&recovery, start + 600 * MILLI, 1), 25);
+        assert_eq!(count_admitted(&recovery, start, 0), 0);
+        assert_eq!(count_admitted(&recovery, start + 500 * MILLI, 0), 0, "none is not enough");
+        assert_eq!(count_admitted(&recovery, start + 600 * MILLI, 1), 25);
         recovery.start();
-        assert_eq!(admitted(&recovery, start + 690 * MILLI, 1), 25);
-        assert_eq!(admitted(&recovery, start + 701 * MILLI, 1), 100);
+        assert_eq!(count_admitted(&recovery, start + 690 * MILLI, 1), 25);
+        assert_eq!(count_admitted(&recovery, start + 701 * MILLI, 1), 100);
         assert!(!recovery.is_active());
     }
 

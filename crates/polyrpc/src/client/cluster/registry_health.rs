@@ -55,7 +55,7 @@ pub(in crate::client) trait KnownInstances {
     fn keys(&self) -> impl Iterator<Item = InstanceKey<'_>>;
 
     /// Returns the servers that may be kept although they are not listed.
-    fn retained(&self, is_missing: impl Fn(InstanceKey<'_>) -> bool) -> Vec<Instance>;
+    fn servers_to_keep(&self, is_missing: impl Fn(InstanceKey<'_>) -> bool) -> Vec<Instance>;
 }
 
 /// Identity of a server.
@@ -81,7 +81,7 @@ impl<K: KnownInstances> RegistryHealth<K> {
             Self::Recovering { until, .. } if until <= Instant::now() => return Vec::new(),
             Self::Recovering { before, until, .. } => (before, until),
         };
-        let missing = missing(set, &*before, current);
+        let missing = find_missing(set, &*before, current);
         if set.is_empty() {
             // Servers have not had the time to register again yet.
             *self = Self::Degraded { before };
@@ -110,10 +110,10 @@ impl<K: KnownInstances> RegistryHealth<K> {
 
 /// Returns the servers from before the outage that are not listed. Servers that came later are excluded: a registry
 /// that lists others each time would accumulate them.
-fn missing<K: KnownInstances>(set: &[Instance], before: &K, current: &K) -> Vec<Instance> {
+fn find_missing<K: KnownInstances>(set: &[Instance], before: &K, current: &K) -> Vec<Instance> {
     let listed: HashSet<_> = set.iter().map(key).collect();
     let before: HashSet<_> = before.keys().collect();
-    current.retained(|key| !listed.contains(&key) && before.contains(&key))
+    current.servers_to_keep(|key| !listed.contains(&key) && before.contains(&key))
 }
 
 fn key(instance: &Instance) -> InstanceKey<'_> {
@@ -126,7 +126,7 @@ impl KnownInstances for Snapshot {
     }
 
     /// Keeps the servers that are reachable, as far as is known.
-    fn retained(&self, is_missing: impl Fn(InstanceKey<'_>) -> bool) -> Vec<Instance> {
+    fn servers_to_keep(&self, is_missing: impl Fn(InstanceKey<'_>) -> bool) -> Vec<Instance> {
         let now = now();
         let missing = self
             .servers()
@@ -141,7 +141,7 @@ impl KnownInstances for Vec<Instance> {
         self.iter().map(key)
     }
 
-    fn retained(&self, is_missing: impl Fn(InstanceKey<'_>) -> bool) -> Vec<Instance> {
+    fn servers_to_keep(&self, is_missing: impl Fn(InstanceKey<'_>) -> bool) -> Vec<Instance> {
         self.iter().filter(|instance| is_missing(key(instance))).cloned().collect()
     }
 }

@@ -187,7 +187,7 @@ impl ResolverTask {
                     servers.push((endpoint.clone(), candidate.clone()));
                 }
                 Some((endpoint, candidate)) => {
-                    servers.push((endpoint.clone(), candidate.renewed(instance.attributes)));
+                    servers.push((endpoint.clone(), candidate.with_attributes(instance.attributes)));
                 }
                 None => match self.add_endpoint(&instance) {
                     Ok(server) => servers.push(server),

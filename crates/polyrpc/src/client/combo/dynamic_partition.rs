@@ -92,7 +92,7 @@ impl DynamicPartition {
         let clients = capacities.map(|(of, capacity)| {
             let weight = Attributes::default().with("weight", capacity.to_string());
             match known.get(&of) {
-                Some(known) => Ok((of, known.renewed(weight))),
+                Some(known) => Ok((of, known.with_attributes(weight))),
                 None => Ok((of, SelectableClient::new(of.to_string(), self.client_of(of)?, weight))),
             }
         });

@@ -220,8 +220,8 @@ impl SelectableClient {
     }
 
     /// Returns the same client with new attributes.
-    pub(super) fn renewed(&self, attributes: Attributes) -> Self {
-        Self { client: self.client.clone(), candidate: self.candidate.renewed(attributes) }
+    pub(super) fn with_attributes(&self, attributes: Attributes) -> Self {
+        Self { client: self.client.clone(), candidate: self.candidate.with_attributes(attributes) }
     }
 
     pub(super) fn name(&self) -> &str {

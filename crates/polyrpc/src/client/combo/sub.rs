@@ -207,7 +207,7 @@ mod tests {
 
     const PLACE: PartitionIndex = PartitionIndex { index: 0, count: 2 };
 
-    fn merged(format: Format, parts: &[&'static [u8]]) -> Result<Vec<u8>, Merge> {
+    fn merge_parts(format: Format, parts: &[&'static [u8]]) -> Result<Vec<u8>, Merge> {
         let mut whole = None;
         for part in parts {
             let part = Response::new(Body::new(format, *part));
@@ -222,16 +222,16 @@ mod tests {
     #[test]
     fn protobuf_messages_are_concatenated() {
         assert_eq!(
-            merged(Format::Protobuf, &[b"\x08\x01", b"", b"\x10\x02", b"\x08\x03"]).unwrap(),
+            merge_parts(Format::Protobuf, &[b"\x08\x01", b"", b"\x10\x02", b"\x08\x03"]).unwrap(),
             b"\x08\x01\x10\x02\x08\x03"
         );
-        assert_eq!(merged(Format::Protobuf, &[b"", b"\x08\x01"]).unwrap(), b"\x08\x01");
+        assert_eq!(merge_parts(Format::Protobuf, &[b"", b"\x08\x01"]).unwrap(), b"\x08\x01");
     }
 
     #[test]
     fn other_formats_are_merged_only_if_equal() {
-        assert_eq!(merged(Format::MessagePack, &[b"\xc0", b"\xc0"]).unwrap(), b"\xc0");
-        let refused = merged(Format::MessagePack, &[b"\xc0", b"\xc2"]).unwrap_err();
+        assert_eq!(merge_parts(Format::MessagePack, &[b"\xc0", b"\xc0"]).unwrap(), b"\xc0");
+        let refused = merge_parts(Format::MessagePack, &[b"\xc0", b"\xc2"]).unwrap_err();
         assert!(matches!(refused, Merge::FailAll(status) if status.message().contains("need a merger")));
     }
 }

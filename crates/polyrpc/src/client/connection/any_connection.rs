@@ -91,7 +91,7 @@ pub(in crate::client) trait AnyConnection: Send + Sync {
     fn readiness(&self) -> Readiness;
 
     /// Whether another call may be sent now.
-    fn available(&self) -> bool {
+    fn is_available(&self) -> bool {
         self.readiness() == Readiness::Free
     }
 
@@ -110,7 +110,7 @@ pub(in crate::client) trait AnyConnection: Send + Sync {
     fn counts(&self) -> Option<CallCounts>;
 
     /// Hooks that observe its calls, if there are any.
-    fn watched(&self) -> Option<&HookedConnection> {
+    fn hooked_connection(&self) -> Option<&HookedConnection> {
         None
     }
 }

@@ -28,10 +28,10 @@ pub(in crate::client) trait AnyConnection: Send {
     ) -> Result<Option<Reply>, Status>;
 
     /// Whether the connection can take another call.
-    fn reusable(&self) -> bool;
+    fn is_reusable(&self) -> bool;
 
     /// Whether the connection is still open, as far as can be detected.
-    fn usable(&self, now: Instant) -> bool;
+    fn is_usable(&self, now: Instant) -> bool;
 }
 
 pub(in crate::client) struct Connection<S> {
@@ -218,12 +218,12 @@ impl<S: Session + Send> AnyConnection for Connection<S> {
         self.wait(id, deadline, on_push).map(Some)
     }
 
-    fn reusable(&self) -> bool {
+    fn is_reusable(&self) -> bool {
         self.unwritable.is_none() && self.session.reusable()
     }
 
-    fn usable(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.used) < FRESH || self.socket.silent()
+    fn is_usable(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.used) < FRESH || self.socket.is_silent()
     }
 }
 
@@ -303,8 +303,8 @@ impl Socket {
     }
 
     /// Whether nothing has arrived from the peer since the last reply, not even the end of the stream.
-    fn silent(&self) -> bool {
-        self.tls.as_ref().is_none_or(|tls| tls.is_empty()) && self.raw.silent()
+    fn is_silent(&self) -> bool {
+        self.tls.as_ref().is_none_or(|tls| tls.is_empty()) && self.raw.is_silent()
     }
 }
 
@@ -396,7 +396,7 @@ impl RawSocket {
     }
 
     /// Whether nothing has arrived from the peer since the last reply, not even the end of the stream.
-    fn silent(&self) -> bool {
+    fn is_silent(&self) -> bool {
         let mut byte = [0; 1];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let seen = match self {

@@ -133,13 +133,13 @@ pub(in crate::client) fn within_websocket(
         limits: context.limits.clone(),
         authority: context.authority.clone(),
         path: path.to_owned(),
-        random,
+        random_seed,
     };
     sessions(move || websocket::Client::new(config.clone(), carried.session()))
 }
 
 /// Seed for the masks of WebSocket messages. No page controls the messages, so predictable masks are harmless; if the
 /// system has no better source of randomness, the keys of the standard hasher suffice.
-fn random() -> u64 {
+fn random_seed() -> u64 {
     getrandom::u64().unwrap_or_else(|_| RandomState::new().build_hasher().finish())
 }

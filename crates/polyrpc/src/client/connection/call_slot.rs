@@ -25,7 +25,7 @@ impl CallSlot {
     }
 
     /// A slot that the connection has [reserved](AnyConnection::reserve).
-    pub(in crate::client) fn reserved(connection: Arc<dyn AnyConnection>) -> Self {
+    pub(in crate::client) fn from_reserved(connection: Arc<dyn AnyConnection>) -> Self {
         Self { connection, is_reserved: AtomicBool::new(true) }
     }
 
@@ -115,7 +115,7 @@ pub(in crate::client) async fn call(
     call: &mut Option<Call<'_>>,
     deadline: Option<Instant>,
 ) -> Result<Option<Reply>, Status> {
-    let Some(watched) = slot.watched() else { return answer(slot, call, deadline).await };
+    let Some(watched) = slot.hooked_connection() else { return answer(slot, call, deadline).await };
     let attempting = watched.start(call)?;
     let mut ended = answer(slot, call, deadline).await;
     if let Some(attempting) = attempting {
@@ -130,7 +130,7 @@ pub(in crate::client) async fn call(
 ///
 /// A hook's reason not to open it. The call is consumed in this case.
 pub(in crate::client) fn announce(slot: &CallSlot, call: &mut Option<Call<'_>>) -> Result<(), Status> {
-    if let Some(watched) = slot.watched()
+    if let Some(watched) = slot.hooked_connection()
         && let Some(attempting) = watched.start(call)?
     {
         attempting.forget();

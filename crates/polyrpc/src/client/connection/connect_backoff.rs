@@ -123,14 +123,14 @@ impl ConnectBackoff {
     }
 
     /// Records that a connection was established. Its first reply will confirm it.
-    pub(in crate::client) fn connected(&mut self, now: Instant) {
+    pub(in crate::client) fn on_connect(&mut self, now: Instant) {
         if let Some(failing) = &mut self.failing {
             failing.connected.get_or_insert(now);
         }
     }
 
     /// Records that the connect that started at `begun` failed.
-    pub(in crate::client) fn failed(
+    pub(in crate::client) fn on_connect_error(
         &mut self,
         begun: Instant,
         now: Instant,
@@ -141,7 +141,7 @@ impl ConnectBackoff {
 
     /// Records that a connection whose connect started at `begun` ended before any reply. The first time may be
     /// accidental (a server that restarts, a request that crashes it): one connect may follow at once.
-    pub(in crate::client) fn ended_early(
+    pub(in crate::client) fn on_early_end(
         &mut self,
         begun: Instant,
         now: Instant,
@@ -155,7 +155,7 @@ impl ConnectBackoff {
     }
 
     /// Records the first reply on a connection. Returns whether connects had been delayed.
-    pub(in crate::client) fn succeeded(&mut self, now: Instant) -> bool {
+    pub(in crate::client) fn on_first_reply(&mut self, now: Instant) -> bool {
         self.proven = Some(now);
         self.failing.take().is_some_and(|failing| failing.wait.is_some())
     }
@@ -239,11 +239,11 @@ mod tests {
         for at in 0..millis {
             let now = start + MILLI * at;
             for begun in connects.iter().filter(|begun| **begun + lasting == at) {
-                backoff.ended_early(start + MILLI * *begun, now, &refused());
+                backoff.on_early_end(start + MILLI * *begun, now, &refused());
             }
             if let ConnectPermit::Now = backoff.request_permit(now) {
                 connects.push(at);
-                backoff.connected(now);
+                backoff.on_connect(now);
             }
         }
         connects
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(connected, AT_FIRST);
         let ConnectPermit::At(slot) = backoff.request_permit(now + MILLI) else { panic!("the others wait") };
         assert!(matches!(backoff.request_permit(slot), ConnectPermit::Now), "a server may be slow");
-        backoff.succeeded(now + MILLI * 2);
+        backoff.on_first_reply(now + MILLI * 2);
         assert!(
             matches!(backoff.request_permit(now + MILLI * 2), ConnectPermit::Now),
             "a good server takes all"
@@ -282,13 +282,13 @@ mod tests {
     fn first_connection_that_ends_early_is_replaced_at_once() {
         let (mut backoff, now) = (backoff(), Instant::now());
         assert!(matches!(backoff.request_permit(now), ConnectPermit::Now));
-        assert_eq!(backoff.ended_early(now, now + MILLI, &refused()), BackoffChange::Nothing);
+        assert_eq!(backoff.on_early_end(now, now + MILLI, &refused()), BackoffChange::Nothing);
         assert!(matches!(backoff.request_permit(now + MILLI), ConnectPermit::Now));
         assert!(
             matches!(backoff.request_permit(now + MILLI), ConnectPermit::At(_)),
             "one connect, not one for each caller"
         );
-        assert_eq!(backoff.ended_early(now + MILLI, now + MILLI * 2, &refused()), BackoffChange::BacksOff);
+        assert_eq!(backoff.on_early_end(now + MILLI, now + MILLI * 2, &refused()), BackoffChange::BacksOff);
         let ConnectPermit::Refused(status) = backoff.request_permit(now + MILLI * 2) else {
             panic!("connects have to wait")
         };
@@ -301,7 +301,7 @@ mod tests {
         let mut waits = Vec::new();
         for _ in 0..8 {
             assert!(matches!(backoff.request_permit(now), ConnectPermit::Now));
-            backoff.failed(now, now, &refused());
+            backoff.on_connect_error(now, now, &refused());
             let next = backoff.next_attempt(now);
             waits.push((next - now).as_millis());
             now = next;
@@ -314,27 +314,28 @@ mod tests {
     #[test]
     fn first_reply_resets_the_backoff() {
         let (mut backoff, now) = (backoff(), Instant::now());
-        backoff.failed(now, now, &refused());
-        assert!(backoff.succeeded(now), "connects had to wait");
+        backoff.on_connect_error(now, now, &refused());
+        assert!(backoff.on_first_reply(now), "connects had to wait");
         assert!((0..100).all(|_| matches!(backoff.request_permit(now), ConnectPermit::Now)));
-        assert!(!backoff.succeeded(now));
+        assert!(!backoff.on_first_reply(now));
     }
 
     #[test]
     fn end_of_a_connection_older_than_the_last_reply_is_ignored() {
         let (mut backoff, start) = (backoff(), Instant::now());
-        backoff.succeeded(start + MILLI * 10);
-        backoff.ended_early(start, start + MILLI * 20, &refused());
+        backoff.on_first_reply(start + MILLI * 10);
+        backoff.on_early_end(start, start + MILLI * 20, &refused());
         assert!(backoff.failing.is_none());
     }
 
     #[test]
     fn concurrent_connect_failures_count_once() {
         let (mut backoff, start) = (backoff(), Instant::now());
-        assert_eq!(backoff.failed(start, start + MILLI, &refused()), BackoffChange::BacksOff);
+        assert_eq!(backoff.on_connect_error(start, start + MILLI, &refused()), BackoffChange::BacksOff);
         let next = backoff.next_attempt(start);
         for later in 2..50 {
-            assert_eq!(backoff.failed(start, start + MILLI * later, &refused()), BackoffChange::Nothing);
+            let change = backoff.on_connect_error(start, start + MILLI * later, &refused());
+            assert_eq!(change, BackoffChange::Nothing);
         }
         assert_eq!(backoff.next_attempt(start), next);
     }
@@ -342,15 +343,15 @@ mod tests {
     #[test]
     fn long_lived_connection_resets_the_backoff() {
         let (mut backoff, start) = (backoff(), Instant::now());
-        backoff.failed(start, start, &refused());
+        backoff.on_connect_error(start, start, &refused());
         let back = backoff.next_attempt(start);
         assert!(matches!(backoff.request_permit(back), ConnectPermit::Now));
-        backoff.connected(back);
+        backoff.on_connect(back);
         assert!(matches!(backoff.request_permit(back + MILLI), ConnectPermit::At(_)));
         let lasting = back + LASTS;
         assert!((0..100).all(|_| matches!(backoff.request_permit(lasting), ConnectPermit::Now)));
         // Its failure still counts, and the backoff keeps growing.
-        backoff.ended_early(back, lasting, &refused());
+        backoff.on_early_end(back, lasting, &refused());
         assert!(backoff.next_attempt(lasting) - lasting >= MILLI * 640);
     }
 
@@ -358,11 +359,11 @@ mod tests {
     fn old_failure_is_forgotten() {
         let (mut backoff, mut now) = (backoff(), Instant::now());
         for _ in 0..5 {
-            backoff.failed(now, now, &refused());
+            backoff.on_connect_error(now, now, &refused());
             now = backoff.next_attempt(now);
         }
         now += MILLI * 60_000;
-        backoff.failed(now, now, &refused());
+        backoff.on_connect_error(now, now, &refused());
         assert!(backoff.next_attempt(now) - now <= MILLI * 600);
     }
 }

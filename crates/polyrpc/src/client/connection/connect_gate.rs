@@ -61,21 +61,21 @@ impl ConnectGate {
 
     /// Records the outcome of the connect that started at `connect_start`.
     pub(in crate::client) fn record_connect(&self, connect_start: Instant, failure: Option<&Status>) {
-        let Some(reason) = failure else { return self.lock().connected(now()) };
-        let change = self.lock().failed(connect_start, now(), reason);
+        let Some(reason) = failure else { return self.lock().on_connect(now()) };
+        let change = self.lock().on_connect_error(connect_start, now(), reason);
         self.report(&change, reason);
     }
 
     #[cold]
-    fn ended_early(&self, connect_start: Instant, status: &Status) {
+    fn on_early_end(&self, connect_start: Instant, status: &Status) {
         let reason = ended_early(&self.server, status);
-        let change = self.lock().ended_early(connect_start, now(), &reason);
+        let change = self.lock().on_early_end(connect_start, now(), &reason);
         self.report(&change, &reason);
     }
 
     #[cold]
-    fn succeeded(&self) {
-        let had_waited = self.lock().succeeded(now());
+    fn on_first_reply(&self) {
+        let had_waited = self.lock().on_first_reply(now());
         self.changed.notify_waiters();
         log_recovery(&self.server, had_waited);
     }
@@ -146,7 +146,7 @@ impl UnconfirmedConnection {
     /// Confirms to other connects that the server answers.
     #[cold]
     pub(in crate::client) fn confirm(self) {
-        self.gate.succeeded();
+        self.gate.on_first_reply();
     }
 
     /// Records that the connection ended without a reply. `left`: calls were waiting for one. `by_us`: this client
@@ -161,7 +161,7 @@ impl UnconfirmedConnection {
         }
         // An idle server may close an unused connection, but not right after it was established.
         if self.refused || left || !by_us && self.was_just_connected() {
-            self.gate.ended_early(self.connect_start, status);
+            self.gate.on_early_end(self.connect_start, status);
         }
     }
 }

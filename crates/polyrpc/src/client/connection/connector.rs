@@ -56,15 +56,15 @@ impl Connector {
             tracing::debug!(target: "polyrpc::client", %server, ?took, "connection established");
         }
         if let Err(failure) = &result {
-            self.calls.connect_failed();
-            self.hooks.connect_failed(&self.url.address, failure);
+            self.calls.count_connect_error();
+            self.hooks.on_connect_error(&self.url.address, failure);
         }
         result
     }
 
     /// Passes a new connection to the hooks, which may reject it.
     fn admit(&self, connection: Arc<dyn AnyConnection>) -> Result<Arc<dyn AnyConnection>, Status> {
-        match self.hooks.connected(&self.url.address) {
+        match self.hooks.on_connect(&self.url.address) {
             Ok(()) => Ok(connection),
             Err(status) => {
                 connection.close();

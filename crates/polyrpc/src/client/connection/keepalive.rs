@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep, sleep};
 pub(in crate::client) struct Keepalive(Arc<AtomicU64>);
 
 impl Keepalive {
-    pub(in crate::client) fn every(interval: Duration) -> Self {
+    pub(in crate::client) fn with_interval(interval: Duration) -> Self {
         Self(Arc::new(AtomicU64::new(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX).max(1))))
     }
 
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn too_many_heartbeats_doubles_the_interval_up_to_a_limit() {
-        let keepalive = Keepalive::every(Duration::from_secs(10));
+        let keepalive = Keepalive::with_interval(Duration::from_secs(10));
         let of_another_connection = keepalive.clone();
         keepalive.halve();
         assert_eq!(of_another_connection.interval(), Duration::from_secs(20));

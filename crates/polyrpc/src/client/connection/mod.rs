@@ -123,7 +123,10 @@ impl<S: Session + Send + 'static> Connection<S> {
         let shared = Shared {
             session,
             out: Outbox::new(),
-            pending: if memory.is_some() { PendingCalls::counting() } else { PendingCalls::default() },
+            pending: match memory.is_some() {
+                true => PendingCalls::with_byte_counts(),
+                false => PendingCalls::default(),
+            },
             corked: false,
             closed: None,
             retiring: false,
@@ -310,7 +313,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
         let mut shared = self.lock();
         let shared = &mut *shared;
         let is_writable = shared.session.streaming().is_some_and(|session| session.writable(id));
-        if shared.pending.opened(id).is_none() || !is_writable {
+        if shared.pending.stream_mut(id).is_none() || !is_writable {
             return Poll::Ready(Err(CallEnded));
         }
         let mut sent = false;
@@ -321,7 +324,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
             session.message(id, message, &mut shared.out);
             sent = true;
         }
-        if sent && let Some(opened) = shared.pending.opened(id) {
+        if sent && let Some(opened) = shared.pending.stream_mut(id) {
             opened.touch();
         }
         let done = last && messages.is_empty();
@@ -358,7 +361,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
     fn finish(&self, id: CallId) {
         let mut shared = self.lock();
         let shared = &mut *shared;
-        if shared.pending.opened(id).is_some()
+        if shared.pending.stream_mut(id).is_some()
             && let Some(session) = shared.session.streaming()
         {
             session.close(id, &mut shared.out);
@@ -437,7 +440,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
         shared.closed.is_none().then(|| shared.pending.counts())
     }
 
-    fn watched(&self) -> Option<&HookedConnection> {
+    fn hooked_connection(&self) -> Option<&HookedConnection> {
         self.listeners.watched.as_ref()
     }
 }
@@ -552,7 +555,7 @@ impl<S: Session> Shared<S> {
     /// Registers the waker to call when there is capacity for a streaming call's messages.
     fn hold(&mut self, id: CallId, waker: &Waker) {
         let crowded = self.out.len() >= AHEAD;
-        let Some(opened) = self.pending.opened(id) else { return };
+        let Some(opened) = self.pending.stream_mut(id) else { return };
         register_waker(&mut opened.sender, waker);
         if crowded && !std::mem::replace(&mut opened.held, true) {
             self.held.push(id);
@@ -565,7 +568,7 @@ impl<S: Session> Shared<S> {
             return;
         }
         for id in self.held.drain(..) {
-            if let Some(opened) = self.pending.opened(id) {
+            if let Some(opened) = self.pending.stream_mut(id) {
                 opened.held = false;
                 wakers.extend(opened.sender.take());
             }
@@ -856,12 +859,12 @@ impl<S: Session + Send + 'static> Reader<S> {
                     if let Some(probation) = &mut self.probation {
                         probation.on_reply(None);
                     }
-                    if let Some(opened) = shared.pending.opened(id) {
+                    if let Some(opened) = shared.pending.stream_mut(id) {
                         opened.start_response(head, &mut self.wakers);
                     }
                 }
                 Ok(Some(ClientEvent::Room(id))) => {
-                    self.wakers.extend(shared.pending.opened(id).and_then(|opened| opened.sender.take()));
+                    self.wakers.extend(shared.pending.stream_mut(id).and_then(|opened| opened.sender.take()));
                 }
                 Ok(Some(ClientEvent::Push(push))) => pushes.push(push),
                 Ok(Some(ClientEvent::Alive)) => {}
@@ -986,7 +989,7 @@ impl<S> Reader<S> {
         drop(shared);
         self.wake();
         if let Some(watched) = &self.connection.listeners.watched {
-            watched.closed(&status);
+            watched.on_close(&status);
         }
     }
 }

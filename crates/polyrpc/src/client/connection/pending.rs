@@ -96,7 +96,7 @@ const MAX_KEPT: usize = 8 << 10;
 
 impl PendingCalls {
     /// Counts the bytes of replies that are not taken, and of messages that are not consumed.
-    pub(super) fn counting() -> Self {
+    pub(super) fn with_byte_counts() -> Self {
         Self { unread: Some(0), ..Self::default() }
     }
 
@@ -115,7 +115,7 @@ impl PendingCalls {
         wakers: &mut Vec<Waker>,
     ) -> Result<(), DeliveryError> {
         let counts = self.unread.is_some();
-        let Some(opened) = self.opened(id) else { return Err(DeliveryError::NoCall(message)) };
+        let Some(opened) = self.stream_mut(id) else { return Err(DeliveryError::NoCall(message)) };
         let bytes = message.body.len();
         if !opened.deliver(message, wakers) {
             return Err(DeliveryError::TooMany);
@@ -203,7 +203,7 @@ impl PendingCalls {
     }
 
     /// Returns a streaming call that has not ended.
-    pub(in crate::client) fn opened(&mut self, id: CallId) -> Option<&mut StreamState> {
+    pub(in crate::client) fn stream_mut(&mut self, id: CallId) -> Option<&mut StreamState> {
         match &mut self.slot(id)?.state {
             State::Opened(opened) if opened.is_open() => Some(opened),
             _ => None,
@@ -212,7 +212,7 @@ impl PendingCalls {
 
     /// Sets the idle timeout of a streaming call. Returns when it may first expire.
     pub(in crate::client) fn end_if_idle(&mut self, id: CallId, idle: Duration) -> Option<Instant> {
-        let opened = self.opened(id)?;
+        let opened = self.stream_mut(id)?;
         opened.idle = Some(idle);
         opened.touch();
         let deadline = opened.deadline;
@@ -325,7 +325,7 @@ impl PendingCalls {
         }
         self.abandoned |= !expired.is_empty();
         for &id in &expired {
-            let status = match self.opened(id) {
+            let status = match self.stream_mut(id) {
                 Some(StreamState { idle: Some(_), .. }) => idle_too_long(),
                 _ => too_late(),
             };
@@ -538,7 +538,7 @@ mod tests {
 
     #[test]
     fn unread_bytes_count_until_they_are_consumed_or_the_call_is_dropped() {
-        let mut pending = PendingCalls::counting();
+        let mut pending = PendingCalls::with_byte_counts();
         let message = || Message { body: Bytes::from_static(&[0; 100]), compression: Compression::None };
         let (first, second) = (pending.open(None).unwrap(), pending.open(None).unwrap());
         for id in [first, first, second] {
@@ -564,7 +564,7 @@ mod tests {
     #[test]
     fn reply_counts_until_it_is_taken_or_its_call_is_forgotten() {
         let long = || Ok(Reply::message(Format::Raw, Bytes::from(vec![0; 1000])));
-        let mut pending = PendingCalls::counting();
+        let mut pending = PendingCalls::with_byte_counts();
         let ids: Vec<_> = (0..3).map(|_| pending.insert(Waker::noop().clone(), None).unwrap()).collect();
         for id in &ids {
             pending.finish(*id, long(), &mut Vec::new());
@@ -715,10 +715,10 @@ mod tests {
             (PendingCalls::default(), Vec::new(), ReceivedMessages::default());
         let id = pending.open(None).unwrap();
         assert!(pending.receive(id, &mut arrived, Waker::noop()).is_pending());
-        pending.opened(id).unwrap().deliver(message("one"), &mut wakers);
+        pending.stream_mut(id).unwrap().deliver(message("one"), &mut wakers);
         assert_eq!(wakers.len(), 1);
         pending.finish(id, reply(), &mut wakers);
-        assert!(pending.opened(id).is_none());
+        assert!(pending.stream_mut(id).is_none());
         assert_eq!(pending.waiting(), 0);
         assert!(pending.receive(id, &mut arrived, Waker::noop()).is_ready());
         assert_eq!(arrived.messages, [message("one")]);

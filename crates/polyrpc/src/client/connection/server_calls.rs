@@ -31,7 +31,7 @@ impl ServerCalls {
 
     /// Records that no connection was established.
     #[cold]
-    pub(super) fn connect_failed(&self) {
+    pub(super) fn count_connect_error(&self) {
         self.add_ended(CallCounts { calls: 1, failures: 1, in_flight: 0 });
     }
 

@@ -89,7 +89,7 @@ async fn answer_to_a_heartbeat_that_arrived_during_a_pause_is_read_before_the_se
     let recorder = Recorder::default();
     let stream = Stream::Carried(Box::new(recorder.clone()));
     let session = rpcx::Client::new(rpcx::ClientConfig::default());
-    let keepalive = Some(Keepalive::every(INTERVAL));
+    let keepalive = Some(Keepalive::with_interval(INTERVAL));
     let connection = Connection::start(stream, session, keepalive, ConnectionListeners::default());
     let mut call = Some(Call::new("Echo", "echo", Format::Raw, Bytes::from_static(b"hello")));
     let id = connection.submit(&mut call, None, false, Waker::noop()).unwrap().unwrap();

@@ -82,7 +82,7 @@ impl Pool {
     }
 
     /// Creates a pool of one connection that cannot be replaced.
-    pub(super) fn fixed(connection: Arc<dyn AnyConnection>) -> Self {
+    pub(super) fn from_connection(connection: Arc<dyn AnyConnection>) -> Self {
         Self {
             connector: None,
             mode: ConnectionMode::Shared,
@@ -101,7 +101,7 @@ impl Pool {
             }
             ConnectionMode::Pooled => self
                 .pop_idle()
-                .map(|connection| PooledConnection::exclusive(connection, OnRelease::Pool(self.clone()))),
+                .map(|connection| PooledConnection::new_exclusive(connection, OnRelease::Pool(self.clone()))),
             ConnectionMode::Short => None,
         }
     }
@@ -116,10 +116,10 @@ impl Pool {
         match self.mode {
             ConnectionMode::Shared => Ok(PooledConnection::new(self.share().await?, OnRelease::Nowhere)),
             ConnectionMode::Pooled => {
-                Ok(PooledConnection::exclusive(self.connect().await?, OnRelease::Pool(self.clone())))
+                Ok(PooledConnection::new_exclusive(self.connect().await?, OnRelease::Pool(self.clone())))
             }
             ConnectionMode::Short => {
-                Ok(PooledConnection::exclusive(self.connect_new().await?, OnRelease::Close))
+                Ok(PooledConnection::new_exclusive(self.connect_new().await?, OnRelease::Close))
             }
         }
     }
@@ -127,7 +127,7 @@ impl Pool {
     /// Establishes a new connection regardless of the open ones. It is closed afterwards unless it
     /// [replaces](Self::replace_connections) the others.
     pub(super) async fn acquire_new(&self) -> Result<PooledConnection, Status> {
-        Ok(PooledConnection::exclusive(self.connect_new().await?, OnRelease::Close))
+        Ok(PooledConnection::new_exclusive(self.connect_new().await?, OnRelease::Close))
     }
 
     /// Replaces all other connections by this one; those close when their last call has ended.
@@ -237,7 +237,7 @@ impl Pool {
         // Before others see it: the caller is the first that waits. If the connection takes no call, submitting it
         // finds out.
         let slot = match connection.reserve(1, Waker::noop()) {
-            Some(1) => CallSlot::reserved(connection.clone()),
+            Some(1) => CallSlot::from_reserved(connection.clone()),
             _ => CallSlot::new(connection.clone()),
         };
         let mut connections = self.connections.lock();
@@ -252,7 +252,7 @@ impl Pool {
     fn pop_idle(&self) -> Option<Arc<dyn AnyConnection>> {
         loop {
             let connection = self.connections.lock().pop()?;
-            if connection.available() {
+            if connection.is_available() {
                 return Some(connection);
             }
             connection.close();
@@ -278,7 +278,7 @@ impl Pool {
 
     fn release(&self, connection: Arc<dyn AnyConnection>) {
         let mut connections = self.connections.lock();
-        if connection.available() && connections.len() < self.limits.idle && !self.is_retired() {
+        if connection.is_available() && connections.len() < self.limits.idle && !self.is_retired() {
             connections.push(connection);
         } else {
             connection.close();
@@ -316,7 +316,7 @@ impl PooledConnection {
     }
 
     /// A connection of this call alone.
-    fn exclusive(connection: Arc<dyn AnyConnection>, on_release: OnRelease) -> Self {
+    fn new_exclusive(connection: Arc<dyn AnyConnection>, on_release: OnRelease) -> Self {
         Self::new(CallSlot::new(connection), on_release)
     }
 

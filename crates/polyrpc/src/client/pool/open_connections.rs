@@ -32,7 +32,7 @@ impl OpenConnections {
             return None;
         }
         let mut connections = self.lock();
-        if let Some(connection) = connections.first().filter(|connection| connection.available()) {
+        if let Some(connection) = connections.first().filter(|connection| connection.is_available()) {
             return Some(CallSlot::new(connection.clone()));
         }
         connections.retain(|connection| {
@@ -43,7 +43,7 @@ impl OpenConnections {
             }
             !is_ending
         });
-        connections.iter().find(|connection| connection.available()).cloned().map(CallSlot::new)
+        connections.iter().find(|connection| connection.is_available()).cloned().map(CallSlot::new)
     }
 
     /// Hands the free slots of all connections to calls that wait. If calls still wait, and fewer than `max_shared`
@@ -60,7 +60,7 @@ impl OpenConnections {
                     connection.close();
                     return false;
                 };
-                calls.hand_out(slots, || CallSlot::reserved(connection.clone()));
+                calls.hand_out(slots, || CallSlot::from_reserved(connection.clone()));
                 true
             });
             if connections.len() < self.max_shared {

@@ -51,8 +51,8 @@ impl Client {
     {
         let mut request = request.into();
         let cancel = request.options.cancel.take();
-        let (head, call) =
-            guarded(&cancel, self.start_bidi::<C, Req>(stub_method, request, StreamType::BIDI)).await?;
+        let start = self.start_bidi::<C, Req>(stub_method, request, StreamType::BIDI);
+        let (head, call) = run_until_cancelled(&cancel, start).await?;
         let messages = answer::<C, Resp>(call, stub_method.output.clone(), cancel);
         Ok(Response { metadata: head.metadata, ..Response::new(messages) })
     }
@@ -85,8 +85,8 @@ impl Client {
         let cancel = request.options.cancel.take();
         let shape = StreamType { client_streaming: true, server_streaming: false };
         let (head, mut call) =
-            guarded(&cancel, self.start_bidi::<C, Req>(stub_method, request, shape)).await?;
-        let body = guarded(&cancel, single_message(&mut call)).await?;
+            run_until_cancelled(&cancel, self.start_bidi::<C, Req>(stub_method, request, shape)).await?;
+        let body = run_until_cancelled(&cancel, single_message(&mut call)).await?;
         let message = C::decode(body, stub_method.output.as_ref()).map_err(|status| unreadable(&status))?;
         let trailers = call.trailers().clone();
         Ok(Response { metadata: head.metadata, trailers, ..Response::new(message) })
@@ -112,7 +112,7 @@ impl Client {
             let (sending, receiving) = self.open_halves(service, method, options, format).await?;
             return Ok(RawCall::new(sending, receiving));
         }
-        let call = self.opened_by(service, method, options, format);
+        let call = self.outgoing_raw_call(service, method, options, format);
         let open = move |client: Self, mut call: LayeredCall| async move {
             let (service, method, options) = call.take_names()?;
             client.open_halves(&service, &method, options, format).await
@@ -123,8 +123,8 @@ impl Client {
         Ok(RawCall::new(sending, receiving))
     }
 
-    /// Opens a raw streaming call within the layers.
-    fn opened_by<'a>(
+    /// Returns a raw streaming call as the layers see it.
+    fn outgoing_raw_call<'a>(
         &self,
         service: &'a str,
         method: &'a str,
@@ -175,7 +175,7 @@ impl Client {
         if self.layers.is_empty() {
             return self.open_bidi(service, method, options, format, requests).await;
         }
-        let call = self.opened_by(service, method, options, format);
+        let call = self.outgoing_raw_call(service, method, options, format);
         let open = move |client: Self, mut call: LayeredCall| async move {
             let (service, method, options) = call.take_names()?;
             client.open_bidi(&service, &method, options, format, requests).await
@@ -228,7 +228,7 @@ impl Client {
         keep: bool,
     ) -> Result<CallAttempt<'a>, Status> {
         let routing = self.defaults.routing_options(&options);
-        let call = self.defaults.opening(service, method, format, options)?;
+        let call = self.defaults.streaming_call(service, method, format, options)?;
         self.attempt_of(call, routing, keep)
     }
 
@@ -385,7 +385,7 @@ fn poll_answer(
 }
 
 /// Awaits `call`, unless the handle cancels it.
-async fn guarded<T>(
+async fn run_until_cancelled<T>(
     cancel: &Option<CancelHandle>,
     call: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, Status> {

@@ -19,7 +19,7 @@ use crate::client::cluster::{CallAttempt, CallConnection, RoutingOptions};
 use crate::client::layered_call::LayerGuard;
 use crate::client::pool::Pool;
 use crate::client::{Backend, Client, Result};
-use crate::codec::{Body, decode_plain, published};
+use crate::codec::{Body, decode_plain, decode_published};
 use crate::layer::Call as LayeredCall;
 
 impl Client {
@@ -52,7 +52,7 @@ impl Client {
             client: self.clone(),
             key: key.to_owned(),
             token: token.to_owned(),
-            format: self.defaults.preferred(Format::Raw),
+            format: self.defaults.preferred_format(Format::Raw),
             limit: self.defaults.max_decompressed,
             receiving: None,
             around: None,
@@ -108,7 +108,7 @@ async fn acquire_from(pool: &Arc<Pool>) -> Result<CallConnection, Status> {
 fn read<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, Status> {
     match body.format {
         Format::RestRpc => decode_plain(body),
-        _ => published(&body.bytes),
+        _ => decode_published(&body.bytes),
     }
     .map_err(|status| unreadable(&status))
 }

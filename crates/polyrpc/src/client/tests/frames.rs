@@ -50,7 +50,7 @@ impl Place {
             connect_timeout: builder.connect_timeout,
             gate: ConnectGate::new(self.url().address, builder.backoff.unwrap_or_default()).into(),
             cores: None,
-            keepalive: builder.keepalive.map(Keepalive::every),
+            keepalive: builder.keepalive.map(Keepalive::with_interval),
             on_push: None,
             hooks: Default::default(),
             memory: None,
@@ -66,7 +66,7 @@ impl Place {
 
     pub(super) fn url(&self) -> Url {
         let address = Address::Tcp(self.listener.local_addr().unwrap().to_string());
-        Url { address, ..Url::nowhere(Protocol::Rpcx) }
+        Url { address, ..Url::without_server(Protocol::Rpcx) }
     }
 
     /// Accepts the next connection.

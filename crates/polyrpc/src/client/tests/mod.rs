@@ -35,7 +35,7 @@ async fn chat(client: &Client, requests: impl Into<Request<Texts>>) -> Result<Re
 }
 
 /// Makes a call whose response has started.
-async fn chatting(requests: Texts) -> (Place, Client, Peer, Texts) {
+async fn start_chat(requests: Texts) -> (Place, Client, Peer, Texts) {
     let (place, client) = place().await;
     let (peer, answer) = (async {
         let mut peer = place.accept().await;
@@ -84,7 +84,7 @@ async fn all(mut answer: Texts) -> Vec<String> {
 #[tokio::test]
 async fn both_sides_send_concurrently_and_messages_keep_their_order() {
     let (sender, requests) = Streaming::channel(1);
-    let (_place, _client, mut peer, mut answer) = chatting(requests).await;
+    let (_place, _client, mut peer, mut answer) = start_chat(requests).await;
     for n in 0..3 {
         sender.send(format!("ask{n}")).await.unwrap();
         assert!(answer.message().now_or_never().is_none());
@@ -135,7 +135,7 @@ async fn response_can_start_with_a_message_or_be_empty() {
 
 #[tokio::test]
 async fn window_is_credited_only_when_messages_are_consumed() {
-    let (_place, _client, mut peer, mut answer) = chatting(silence()).await;
+    let (_place, _client, mut peer, mut answer) = start_chat(silence()).await;
     let large = "m".repeat(20 << 10);
     peer.send_frames(&format!("message 0 {large}\nmessage 0 {large}\nmessage 0 x\n")).await;
     assert_eq!(answer.message().await.unwrap().unwrap().len(), large.len());
@@ -193,7 +193,7 @@ async fn server_that_does_not_read_applies_backpressure() {
 
 #[tokio::test]
 async fn dropping_a_response_cancels_the_call() {
-    let (_place, _client, mut peer, answer) = chatting(silence()).await;
+    let (_place, _client, mut peer, answer) = start_chat(silence()).await;
     drop(answer);
     peer.expect_frames("cancel 0\n").await;
 }
@@ -210,7 +210,7 @@ async fn dropping_a_pending_call_cancels_it() {
 
 #[tokio::test]
 async fn ended_call_is_not_cancelled() {
-    let (_place, client, mut peer, answer) = chatting(silence()).await;
+    let (_place, client, mut peer, answer) = start_chat(silence()).await;
     peer.send_frames("end 0\n").await;
     assert!(all(answer).await.is_empty());
     let second = tokio::spawn(async move { chat(&client, silence()).await });
@@ -221,7 +221,7 @@ async fn ended_call_is_not_cancelled() {
 
 #[tokio::test]
 async fn late_messages_are_dropped_and_credited() {
-    let (_place, client, mut peer, answer) = chatting(silence()).await;
+    let (_place, client, mut peer, answer) = start_chat(silence()).await;
     drop(answer);
     peer.expect_frames("cancel 0\n").await;
     let second = tokio::spawn(async move { all(chat(&client, silence()).await.unwrap().message).await });
@@ -265,7 +265,7 @@ async fn stream_has_no_deadline_by_default() {
 
 #[tokio::test]
 async fn failure_follows_earlier_messages() {
-    let (_place, _client, mut peer, mut answer) = chatting(silence()).await;
+    let (_place, _client, mut peer, mut answer) = start_chat(silence()).await;
     peer.send_frames("message 0 x\nfail 0 too bad\n").await;
     assert_eq!(answer.message().await.unwrap().unwrap(), "x");
     let error = answer.message().await.unwrap_err();
@@ -290,7 +290,7 @@ async fn failure_before_the_response_fails_the_call() {
 #[tokio::test]
 async fn failed_request_stream_ends_the_call_with_its_error() {
     let (sender, requests) = Streaming::channel(2);
-    let (_place, _client, mut peer, mut answer) = chatting(requests).await;
+    let (_place, _client, mut peer, mut answer) = start_chat(requests).await;
     sender.send("one".to_owned()).await.unwrap();
     sender.fail(Status::not_found("no two")).await;
     assert_eq!(answer.message().await.unwrap_err().code(), Code::NotFound);
@@ -299,7 +299,7 @@ async fn failed_request_stream_ends_the_call_with_its_error() {
 
 #[tokio::test]
 async fn closed_connection_ends_its_streams() {
-    let (_place, _client, mut peer, mut answer) = chatting(silence()).await;
+    let (_place, _client, mut peer, mut answer) = start_chat(silence()).await;
     peer.send_frames("message 0 x\n").await;
     drop(peer);
     assert_eq!(answer.message().await.unwrap().unwrap(), "x");
@@ -395,7 +395,7 @@ async fn raw_call_is_cancelled_when_both_halves_are_dropped() {
 }
 
 /// Makes a unary call in a task of its own.
-fn unary(client: &Client, method: &'static str) -> tokio::task::JoinHandle<Result<Bytes>> {
+fn spawn_unary(client: &Client, method: &'static str) -> tokio::task::JoinHandle<Result<Bytes>> {
     let client = client.clone();
     tokio::spawn(async move {
         let body = Body::new(Format::Raw, "x");
@@ -405,8 +405,8 @@ fn unary(client: &Client, method: &'static str) -> tokio::task::JoinHandle<Resul
 
 #[tokio::test]
 async fn unary_calls_and_streams_share_a_connection() {
-    let (_place, client, mut peer, answer) = chatting(silence()).await;
-    let call = unary(&client, "Echo");
+    let (_place, client, mut peer, answer) = start_chat(silence()).await;
+    let call = spawn_unary(&client, "Echo");
     peer.expect_frames("call 1 Echo x\n").await;
     peer.send_frames("reply 1 y\nmessage 0 z\nend 0\n").await;
     assert_eq!(call.await.unwrap().unwrap(), "y");
@@ -454,10 +454,10 @@ async fn call_that_waits_for_a_slot_keeps_its_deadline() {
 
 #[tokio::test]
 async fn draining_server_finishes_started_calls() {
-    let (place, client, mut peer, mut answer) = chatting(silence()).await;
+    let (place, client, mut peer, mut answer) = start_chat(silence()).await;
     peer.send_frames("message 0 x\ngoaway\n").await;
     assert_eq!(answer.message().await.unwrap().unwrap(), "x");
-    let call = unary(&client, "Echo");
+    let call = spawn_unary(&client, "Echo");
     let mut other = place.accept().await;
     other.expect_frames("call 0 Echo x\n").await;
     other.send_frames("reply 0 y\n").await;
@@ -471,7 +471,7 @@ async fn draining_server_finishes_started_calls() {
 #[tokio::test]
 async fn call_unseen_by_the_server_is_sent_again() {
     let (place, client) = place().await;
-    let call = unary(&client, "Echo");
+    let call = spawn_unary(&client, "Echo");
     let mut peer = place.accept().await;
     peer.expect_frames("call 0 Echo x\n").await;
     peer.send_frames("goaway\nrefuse 0\n").await;

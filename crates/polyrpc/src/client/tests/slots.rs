@@ -37,7 +37,7 @@ fn waiting_call(client: &Client, method: impl Into<String>) -> UnaryCall {
 }
 
 /// Makes a call on a new connection with this limit of calls.
-async fn limited(place: &Place, client: &Client, limit: usize) -> (Peer, JoinHandle<Result<String>>) {
+async fn call_with_limit(place: &Place, client: &Client, limit: usize) -> (Peer, JoinHandle<Result<String>>) {
     let first = tokio::spawn(call(client, "First"));
     let mut peer = place.accept().await;
     peer.expect_frames("call 0 First x\n").await;
@@ -133,7 +133,7 @@ async fn call_that_waits_is_woken_once_for_its_slot_and_once_for_its_reply() {
 async fn call_that_is_dropped_while_it_waits_loses_no_slot() {
     let place = Place::new().await;
     let client = place.client(Builder::new("").connections(1));
-    let (mut peer, first) = limited(&place, &client, 1).await;
+    let (mut peer, first) = call_with_limit(&place, &client, 1).await;
     for dropped in 0..4 {
         let mut calls: Vec<_> = (0..4).map(|n| waiting_call(&client, format!("M{n}"))).collect();
         drop(calls.remove(dropped));
@@ -152,7 +152,7 @@ async fn call_that_is_dropped_while_it_waits_loses_no_slot() {
 async fn call_that_is_dropped_with_its_slot_leaves_it_to_the_next() {
     let place = Place::new().await;
     let client = place.client(Builder::new("").connections(1));
-    let (mut peer, first) = limited(&place, &client, 1).await;
+    let (mut peer, first) = call_with_limit(&place, &client, 1).await;
     let [one, two] = ["One", "Two"].map(|method| waiting_call(&client, method));
     let three = tokio::spawn(call(&client, "Three"));
     run_ready_tasks().await;
@@ -175,7 +175,7 @@ async fn call_that_is_dropped_with_its_slot_leaves_it_to_the_next() {
 async fn new_call_does_not_take_the_slot_of_one_that_was_woken() {
     let place = Place::new().await;
     let client = place.client(Builder::new("").connections(1));
-    let (mut peer, first) = limited(&place, &client, 1).await;
+    let (mut peer, first) = call_with_limit(&place, &client, 1).await;
     let waiting = waiting_call(&client, "Waiting");
     peer.send_frames("reply 0 y\n").await;
     assert_eq!(first.await.unwrap().unwrap(), "y");
@@ -195,7 +195,7 @@ async fn calls_that_wait_use_another_connection_once_theirs_is_lost_or_drained()
     for drains in [false, true] {
         let place = Place::new().await;
         let client = place.client(Builder::new("").connections(1));
-        let (mut peer, first) = limited(&place, &client, 1).await;
+        let (mut peer, first) = call_with_limit(&place, &client, 1).await;
         let calls: Vec<_> = (0..3).map(|n| tokio::spawn(call(&client, format!("M{n}")))).collect();
         run_ready_tasks().await;
         if drains {
@@ -218,7 +218,7 @@ async fn calls_that_wait_use_another_connection_once_theirs_is_lost_or_drained()
 async fn call_takes_a_slot_that_becomes_free_while_the_server_cannot_be_reached() {
     let place = Place::new().await;
     let client = place.client(Builder::new("").connections(2));
-    let (mut peer, first) = limited(&place, &client, 1).await;
+    let (mut peer, first) = call_with_limit(&place, &client, 1).await;
     drop(place);
     let [one, two] = ["One", "Two"].map(|method| tokio::spawn(call(&client, method)));
     failed_connect(&client).await;
@@ -237,7 +237,7 @@ async fn call_that_waits_while_the_server_cannot_be_reached_connects_later() {
     let backoff =
         Backoff { initial: Duration::from_millis(50), max: Duration::from_millis(50), ..Backoff::default() };
     let client = place.client(Builder::new("").connections(2).backoff(backoff));
-    let (mut peer, first) = limited(&place, &client, 1).await;
+    let (mut peer, first) = call_with_limit(&place, &client, 1).await;
     let address = place.url().address.to_string();
     drop(place);
     let waiting = tokio::spawn(call(&client, "Waiting"));
@@ -323,8 +323,8 @@ impl Wire {
         let stream = Stream::Carried(Box::new(self.clone()));
         let connection = Connection::start(stream, Lines::default(), None, ConnectionListeners::default());
         Client {
-            backend: Backend::Network(Arc::new(Pool::fixed(connection))),
-            defaults: Builder::new("").defaults(&Url::nowhere(Protocol::Rpcx)).into(),
+            backend: Backend::Network(Arc::new(Pool::from_connection(connection))),
+            defaults: Builder::new("").defaults(&Url::without_server(Protocol::Rpcx)).into(),
             layers: Default::default(),
         }
     }

@@ -201,11 +201,11 @@ impl Url {
         let dialect = Parameters::parse(query, scheme, descriptor.parameters)
             .and_then(|parameters| descriptor.select_dialect(scheme, parameters))
             .map_err(Status::invalid_argument)?;
-        Ok(Self { dialect, ..Self::nowhere(protocol) })
+        Ok(Self { dialect, ..Self::without_server(protocol) })
     }
 
     /// Creates a URL without a server, with the default dialect of the protocol.
-    pub(crate) fn nowhere(protocol: Protocol) -> Self {
+    pub(crate) fn without_server(protocol: Protocol) -> Self {
         Self {
             protocol,
             address: Address::Unix("in-process".into()),

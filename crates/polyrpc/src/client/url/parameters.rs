@@ -41,7 +41,7 @@ pub(super) enum Transport {
 }
 
 impl Transport {
-    fn named(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "tcp" => Self::Tcp,
             "unix" => Self::Unix,
@@ -71,7 +71,7 @@ pub(super) struct Selection {
 impl Selection {
     pub(super) fn parse(query: &str, descriptor: &Descriptor, scheme: &'static str) -> Result<Self, String> {
         let mut parameters = Parameters::parse(query, scheme, &url_parameters(descriptor))?;
-        let transport = parameters.remove("transport").and_then(|name| Transport::named(&name));
+        let transport = parameters.remove("transport").and_then(|name| Transport::from_name(&name));
         let http_path = parameters.remove("http_path");
         if let Some(path) = &http_path {
             check_path(path)?;

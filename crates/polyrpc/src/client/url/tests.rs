@@ -17,22 +17,22 @@ static LINES: Descriptor = Descriptor {
     ..Descriptor::new("lines", |_| Detection::Unknown)
 };
 
-fn known() -> Vec<Protocol> {
+fn known_protocols() -> Vec<Protocol> {
     Protocol::ALL.into_iter().chain([Protocol::Other(&LINES)]).collect()
 }
 
 fn parse(text: &str) -> Result<Url, Status> {
-    Url::parse(text, &known())
+    Url::parse(text, &known_protocols())
 }
 
-fn parsed(text: &str) -> (Protocol, String) {
+fn parse_address(text: &str) -> (Protocol, String) {
     let url = parse(text).unwrap_or_else(|error| panic!("{error}"));
     (url.protocol, url.address.to_string())
 }
 
 /// Returns the URL of a registry's instance.
-fn found(text: &str, instance: &str) -> Url {
-    let found = DiscoveryUrl::parse(text, &known()).unwrap().expect("it names a registry");
+fn instance_url(text: &str, instance: &str) -> Url {
+    let found = DiscoveryUrl::parse(text, &known_protocols()).unwrap().expect("it names a registry");
     found.url().unwrap().at(&instance.parse().unwrap()).unwrap()
 }
 
@@ -40,7 +40,8 @@ fn found(text: &str, instance: &str) -> Url {
 fn scheme_is_case_insensitive() {
     assert_eq!(parse("GRPC://h:1").unwrap(), parse("grpc://h:1").unwrap());
     assert_eq!(parse("Rest_RPC+TLS://h:1").unwrap(), parse("rest-rpc+tls://h:1").unwrap());
-    let registry = DiscoveryUrl::parse("RPCX+Etcd://H:1/Base", &known()).unwrap().expect("a registry");
+    let registry =
+        DiscoveryUrl::parse("RPCX+Etcd://H:1/Base", &known_protocols()).unwrap().expect("a registry");
     assert_eq!((&*registry.registry, &*registry.rest), ("etcd", "H:1/Base"));
 }
 
@@ -56,7 +57,7 @@ fn urls_name_protocol_and_address() {
         ("http://h:3/", Protocol::Http, "h:3"),
         ("lines://h:3", Protocol::Other(&LINES), "h:3"),
     ] {
-        assert_eq!(parsed(text), (protocol, address.to_owned()), "{text}");
+        assert_eq!(parse_address(text), (protocol, address.to_owned()), "{text}");
     }
 }
 
@@ -184,7 +185,7 @@ fn custom_protocol_parameters_are_checked_and_passed_on() {
 
 #[test]
 fn declared_values_are_accepted_only_by_their_schemes() {
-    for protocol in known() {
+    for protocol in known_protocols() {
         let descriptor = protocol.descriptor();
         for scheme in descriptor.schemes {
             for parameter in url_parameters(descriptor) {
@@ -303,7 +304,7 @@ fn unknown_registry_word_is_rejected() {
         ("net-rpc+http+json://h:1", "`+http+json`: a URL has at most one registry"),
     ] {
         assert_refused(parse(text), text, why);
-        assert_refused(Url::parse_service(text, &known()), text, why);
+        assert_refused(Url::parse_service(text, &known_protocols()), text, why);
     }
 }
 
@@ -343,7 +344,7 @@ fn remaining_parameters_belong_to_the_registry() {
         ),
         ("lines+list://a:1?end=crlf", "list", "a:1", "end=crlf"),
     ] {
-        let found = DiscoveryUrl::parse(text, &known()).unwrap().expect("it names a registry");
+        let found = DiscoveryUrl::parse(text, &known_protocols()).unwrap().expect("it names a registry");
         assert_eq!((&*found.registry, &*found.rest, &*found.query), (registry, rest, query), "{text}");
         assert!(found.url().is_ok(), "{text}");
         if found.scheme.protocol != Protocol::Other(&LINES) {
@@ -358,20 +359,22 @@ fn remaining_parameters_belong_to_the_registry() {
 #[test]
 fn url_and_registry_entry_select_the_address_of_an_instance() {
     let rpcx = "rpcx+etcd://h:1/base/S";
-    assert_eq!(found(rpcx, "tcp@a:1").address.to_string(), "a:1");
-    assert_eq!(found(rpcx, "unix@/run/x").address.to_string(), "unix:/run/x");
-    assert_eq!(found(&format!("{rpcx}?transport=kcp"), "tcp@a:1").address.to_string(), "kcp://a:1");
-    assert_eq!(found(&format!("{rpcx}?transport=ws"), "tcp@a:1").websocket.as_deref(), Some("/_rpcx_"));
+    assert_eq!(instance_url(rpcx, "tcp@a:1").address.to_string(), "a:1");
+    assert_eq!(instance_url(rpcx, "unix@/run/x").address.to_string(), "unix:/run/x");
+    assert_eq!(instance_url(&format!("{rpcx}?transport=kcp"), "tcp@a:1").address.to_string(), "kcp://a:1");
+    let websocket = instance_url(&format!("{rpcx}?transport=ws"), "tcp@a:1").websocket;
+    assert_eq!(websocket.as_deref(), Some("/_rpcx_"));
     let path = format!("{rpcx}?http_path=/calls");
-    assert_eq!(found(&path, "tcp@a:1").websocket, None);
-    assert_eq!(found(&path, "ws@a:1").websocket.as_deref(), Some("/calls"));
-    assert_eq!(found(&path, "http@a:1").connect.as_deref(), Some("/calls"));
-    assert_eq!(found(rpcx, "http@a:1").connect.as_deref(), Some("/_rpcx_"));
+    assert_eq!(instance_url(&path, "tcp@a:1").websocket, None);
+    assert_eq!(instance_url(&path, "ws@a:1").websocket.as_deref(), Some("/calls"));
+    assert_eq!(instance_url(&path, "http@a:1").connect.as_deref(), Some("/calls"));
+    assert_eq!(instance_url(rpcx, "http@a:1").connect.as_deref(), Some("/_rpcx_"));
 
     // QUIC includes TLS, and an instance without it keeps that of the scheme.
     let quic = "rpcx+tls+etcd://h:1/base/S?transport=quic";
-    assert!(!found(quic, "tcp@a:1").tls && !found(rpcx, "quic@a:1").tls);
-    assert!(found(quic, "ws@a:1").tls && found(rpcx, "wss@a:1").tls && !found(rpcx, "ws@a:1").tls);
+    assert!(!instance_url(quic, "tcp@a:1").tls && !instance_url(rpcx, "quic@a:1").tls);
+    assert!(instance_url(quic, "ws@a:1").tls && instance_url(rpcx, "wss@a:1").tls);
+    assert!(!instance_url(rpcx, "ws@a:1").tls);
 
     for (query, why) in [
         ("transport=unix", "`transport=unix` is not allowed with a registry"),
@@ -379,21 +382,21 @@ fn url_and_registry_entry_select_the_address_of_an_instance() {
         ("http_path=a", "the path of an HTTP request must start with `/`"),
     ] {
         let text = format!("{rpcx}?{query}");
-        assert_refused(DiscoveryUrl::parse(&text, &known()).unwrap().unwrap().url(), &text, why);
+        assert_refused(DiscoveryUrl::parse(&text, &known_protocols()).unwrap().unwrap().url(), &text, why);
     }
 }
 
 #[test]
 fn service_url_accepts_parameters_and_any_name() {
     for text in ["rpcx", "rpcx://arith", "rpcx://h:1", "rpcx://arith?transport=ws"] {
-        assert!(Url::parse_service(text, &known()).is_ok(), "{text}");
+        assert!(Url::parse_service(text, &known_protocols()).is_ok(), "{text}");
     }
     for (text, why) in [
         ("ftp://arith", "unknown protocol `ftp`: want"),
         ("rpcx://arith?trnsport=ws", "the parameter `trnsport` is unknown"),
         ("rpcx+etcd://arith", "`+etcd` "),
     ] {
-        assert_refused(Url::parse_service(text, &known()), text, why);
+        assert_refused(Url::parse_service(text, &known_protocols()), text, why);
     }
 }
 

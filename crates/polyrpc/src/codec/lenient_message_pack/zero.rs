@@ -21,10 +21,10 @@ impl<'z> Zero<'z> {
     }
 
     fn members<'de, V: Visitor<'de>>(self, count: usize, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_seq(Zeros { count, within: self.within()? })
+        visitor.visit_seq(Zeros { count, within: self.descend()? })
     }
 
-    fn within(self) -> Result<Self, Error> {
+    fn descend(self) -> Result<Self, Error> {
         let depth = self.depth.checked_sub(1).ok_or_else(|| Error::custom("too deep"))?;
         Ok(Self { depth, ..self })
     }
@@ -70,7 +70,7 @@ impl<'de> Deserializer<'de> for Zero<'_> {
         _: &'static str,
         visitor: V,
     ) -> Result<V::Value, Error> {
-        visitor.visit_newtype_struct(self.within()?)
+        visitor.visit_newtype_struct(self.descend()?)
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {

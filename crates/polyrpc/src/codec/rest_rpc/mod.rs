@@ -21,7 +21,7 @@ use super::buffer::Buffer;
 use super::lenient_message_pack::{self, Lengths};
 use super::value::{encode, encode_typed, unreadable, unwritable};
 
-pub(crate) use publish::{publish, publish_coded, published, unpack};
+pub(crate) use publish::{decode_published, publish, publish_coded, unpack};
 
 use text::{ReadOutcome, WriteOutcome};
 use value_kind::ValueKind;

@@ -41,7 +41,7 @@ pub(crate) fn unpack(packed: Bytes) -> Bytes {
 }
 
 /// Decodes a published value.
-pub(crate) fn published<T: DeserializeOwned>(data: &[u8]) -> Result<T, Status> {
+pub(crate) fn decode_published<T: DeserializeOwned>(data: &[u8]) -> Result<T, Status> {
     match text::read_string(data) {
         ReadOutcome::Value(text) => Ok(text),
         ReadOutcome::Wrong(error) => Err(unreadable(&error)),
@@ -59,12 +59,14 @@ mod tests {
     fn string_is_published_as_is_and_other_values_as_messagepack() {
         assert_eq!(publish("hello").unwrap(), "hello");
         assert_eq!(publish(&(1, "a")).unwrap()[..], [0x92, 1, 0xa1, b'a']);
-        assert_eq!(published::<String>(b"hello").unwrap(), "hello");
+        assert_eq!(decode_published::<String>(b"hello").unwrap(), "hello");
         let not_utf8 = ByteString::from(b"\xff".to_vec());
         assert_eq!(publish(&not_utf8).unwrap()[..], *b"\xff");
-        assert_eq!(published::<ByteString>(b"\xff").unwrap(), not_utf8);
-        assert_eq!(published::<(i32, String)>(&[0x92, 1, 0xa1, b'a']).unwrap(), (1, "a".to_owned()));
-        assert!(published::<i32>(b"\xff\xff\xc1").is_err() || published::<i32>(b"\xc1").is_err());
+        assert_eq!(decode_published::<ByteString>(b"\xff").unwrap(), not_utf8);
+        assert_eq!(decode_published::<(i32, String)>(&[0x92, 1, 0xa1, b'a']).unwrap(), (1, "a".to_owned()));
+        assert!(
+            decode_published::<i32>(b"\xff\xff\xc1").is_err() || decode_published::<i32>(b"\xc1").is_err()
+        );
     }
 
     #[test]

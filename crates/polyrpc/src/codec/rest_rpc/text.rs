@@ -285,7 +285,7 @@ fn float<F: FromStr + Into<f64> + Copy>(text: &[u8]) -> Option<F> {
     if let Some(word) = WORDS.iter().find(begins) {
         return parse(word.len());
     }
-    let length = decimal(unsigned);
+    let length = decimal_len(unsigned);
     let value: F = parse(length)?;
     let mut mantissa = unsigned.iter().take(length).take_while(|byte| !matches!(byte, b'e' | b'E'));
     // Digits that are too large or too small for the type are out of range, not infinite or zero.
@@ -300,7 +300,7 @@ fn float<F: FromStr + Into<f64> + Copy>(text: &[u8]) -> Option<F> {
 const WORDS: [&[u8]; 3] = [b"infinity", b"inf", b"nan"];
 
 /// Returns the length of the decimal number at the start.
-fn decimal(text: &[u8]) -> usize {
+fn decimal_len(text: &[u8]) -> usize {
     let digits = |from: usize| {
         text.iter().skip(from).position(|byte| !byte.is_ascii_digit()).map_or(text.len(), |n| from + n)
     };
@@ -493,14 +493,14 @@ impl SerializeTuple for Element {
 mod tests {
     use super::*;
 
-    fn got<T: DeserializeOwned>(text: &str) -> Option<T> {
+    fn read_value<T: DeserializeOwned>(text: &str) -> Option<T> {
         match read(text.as_bytes(), false) {
             ReadOutcome::Value(value) => Some(value),
             _ => None,
         }
     }
 
-    fn wrote(value: &(impl Serialize + ?Sized)) -> Option<String> {
+    fn write_value(value: &(impl Serialize + ?Sized)) -> Option<String> {
         match write(value, false) {
             WriteOutcome::Text(text) => Some(String::from_utf8(text.to_vec()).unwrap()),
             _ => None,
@@ -510,16 +510,16 @@ mod tests {
     #[test]
     fn numbers_are_written_as_in_cpp() {
         for (text, want) in [
-            (wrote(&42_i32), "42"),
-            (wrote(&-7_i64), "-7"),
-            (wrote(&true), "1"),
-            (wrote(&1.5_f64), "1.500000"),
-            (wrote(&3_f32), "3.000000"),
-            (wrote(&f64::NAN), "nan"),
-            (wrote(&f64::NEG_INFINITY), "-inf"),
-            (wrote(&'a'), "97"),
-            (wrote("text"), "text"),
-            (wrote(&()), ""),
+            (write_value(&42_i32), "42"),
+            (write_value(&-7_i64), "-7"),
+            (write_value(&true), "1"),
+            (write_value(&1.5_f64), "1.500000"),
+            (write_value(&3_f32), "3.000000"),
+            (write_value(&f64::NAN), "nan"),
+            (write_value(&f64::NEG_INFINITY), "-inf"),
+            (write_value(&'a'), "97"),
+            (write_value("text"), "text"),
+            (write_value(&()), ""),
         ] {
             assert_eq!(text.as_deref(), Some(want));
         }
@@ -527,33 +527,33 @@ mod tests {
 
     #[test]
     fn numbers_are_read_as_in_cpp() {
-        assert_eq!(got::<i32>("41"), Some(41));
-        assert_eq!(got::<i32>("41 and more"), Some(41));
-        assert_eq!(got::<i8>("-128"), Some(-128));
-        assert_eq!(got::<u64>("18446744073709551615"), Some(u64::MAX));
-        assert_eq!(got::<f64>("3.000000"), Some(3.0));
-        assert_eq!(got::<f64>("-1.5e2x"), Some(-150.0));
-        assert_eq!(got::<f64>("1e"), Some(1.0));
-        assert_eq!(got::<f32>("1e-40"), Some(1e-40));
+        assert_eq!(read_value::<i32>("41"), Some(41));
+        assert_eq!(read_value::<i32>("41 and more"), Some(41));
+        assert_eq!(read_value::<i8>("-128"), Some(-128));
+        assert_eq!(read_value::<u64>("18446744073709551615"), Some(u64::MAX));
+        assert_eq!(read_value::<f64>("3.000000"), Some(3.0));
+        assert_eq!(read_value::<f64>("-1.5e2x"), Some(-150.0));
+        assert_eq!(read_value::<f64>("1e"), Some(1.0));
+        assert_eq!(read_value::<f32>("1e-40"), Some(1e-40));
         for zero in ["0", "-0.0", "0e999", "0x10"] {
-            assert_eq!(got::<f64>(zero), Some(0.0), "{zero}");
+            assert_eq!(read_value::<f64>(zero), Some(0.0), "{zero}");
         }
         for infinite in ["inf", "INF", "infx", "infini", "Infinityx"] {
-            assert_eq!(got::<f64>(infinite), Some(f64::INFINITY), "{infinite}");
+            assert_eq!(read_value::<f64>(infinite), Some(f64::INFINITY), "{infinite}");
         }
-        assert_eq!(got::<f64>("-inf"), Some(f64::NEG_INFINITY));
-        assert!(got::<f64>("nan1x").is_some_and(f64::is_nan));
-        assert!(got::<f32>("-NaN").is_some_and(f32::is_nan));
-        assert_eq!(got::<bool>("1"), Some(true));
-        assert_eq!(got::<char>("97"), Some('a'));
+        assert_eq!(read_value::<f64>("-inf"), Some(f64::NEG_INFINITY));
+        assert!(read_value::<f64>("nan1x").is_some_and(f64::is_nan));
+        assert!(read_value::<f32>("-NaN").is_some_and(f32::is_nan));
+        assert_eq!(read_value::<bool>("1"), Some(true));
+        assert_eq!(read_value::<char>("97"), Some('a'));
         for wrong in ["", "+1", " 1", "x", "-", "300"] {
-            assert_eq!(got::<u8>(wrong), None, "{wrong}");
+            assert_eq!(read_value::<u8>(wrong), None, "{wrong}");
         }
         for wrong in ["", "+1", ".", "-", "e5", "x1", "in", "1e400", "-1e400", "1e-400"] {
-            assert_eq!(got::<f64>(wrong), None, "{wrong}");
+            assert_eq!(read_value::<f64>(wrong), None, "{wrong}");
         }
         for wrong in ["1e39", "1e-50"] {
-            assert_eq!(got::<f32>(wrong), None, "{wrong}");
+            assert_eq!(read_value::<f32>(wrong), None, "{wrong}");
         }
     }
 

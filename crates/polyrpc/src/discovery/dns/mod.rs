@@ -12,7 +12,7 @@ use futures_util::{StreamExt, stream};
 use polyrpc_core::{Code, Status};
 
 use self::resolver::{Lookup, Resolver, SrvTarget};
-use super::polled::{self, PollResult, PollSource, jittered};
+use super::polled::{self, PollResult, PollSource, jitter};
 use super::{Attributes, Discover, Instance, InstanceStream, Network};
 use crate::error::ClientResult as Result;
 
@@ -173,7 +173,7 @@ impl PollSource for DnsWatch {
         instances.sort_by(|one: &Instance, other| one.address.cmp(&other.address));
         // After a failure the system's configuration is read again, since it may be the cause.
         self.resolver = Some(resolver);
-        let again = jittered(ttl.clamp(self.dns.shortest, self.dns.longest));
+        let again = jitter(ttl.clamp(self.dns.shortest, self.dns.longest));
         Ok(PollResult { instances: Some(instances), again, warning })
     }
 }

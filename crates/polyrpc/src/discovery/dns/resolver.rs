@@ -45,10 +45,10 @@ pub(super) struct SrvTarget {
 /// Checks that a name can be looked up.
 pub(super) fn check(name: &str) -> Result<(), Status> {
     let literal = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-    if literal.parse::<IpAddr>().is_ok() { Ok(()) } else { absolute(name).map(|_| ()) }
+    if literal.parse::<IpAddr>().is_ok() { Ok(()) } else { parse_absolute(name).map(|_| ()) }
 }
 
-fn absolute(name: &str) -> Result<Name<Vec<u8>>, Status> {
+fn parse_absolute(name: &str) -> Result<Name<Vec<u8>>, Status> {
     Name::vec_from_str(name)
         .map_err(|error| Status::invalid_argument(format!("`{name}` is not a DNS name: {error}")))
 }
@@ -73,7 +73,7 @@ impl Resolver {
 
     /// Uses this name server as the system's, with these search domains.
     #[cfg(test)]
-    pub(super) fn searching(server: SocketAddr, domains: &[&str]) -> Self {
+    pub(super) fn with_search_domains(server: SocketAddr, domains: &[&str]) -> Self {
         let mut conf = ResolvConf::new();
         conf.servers.push(ServerConf::new(server, Transport::UdpTcp));
         domains.iter().for_each(|domain| conf.options.search.push(domain.parse().expect("it is a name")));
@@ -91,7 +91,7 @@ impl Resolver {
             return Ok(Lookup { records: vec![ip], ttl: Duration::MAX });
         }
         if self.is_systems && self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)) {
-            return looked_up(host).await;
+            return look_up(host).await;
         }
         let mut failure = None;
         for name in self.names(host)? {
@@ -102,7 +102,7 @@ impl Resolver {
             }
         }
         let found = match self.is_systems {
-            true => looked_up(host).await,
+            true => look_up(host).await,
             false => Err(Status::not_found(format!("DNS has no address of `{host}`"))),
         };
         // A name whose lookup failed may have some.
@@ -164,14 +164,14 @@ impl Resolver {
     /// Returns the candidates for a short name, in the order of the system's search list (`resolv.conf(5)`). A failed
     /// lookup continues the search like a missing name, as in glibc (`res_search`).
     fn names(&self, name: &str) -> Result<Vec<Name<Vec<u8>>>, Status> {
-        let itself = absolute(name)?;
+        let itself = parse_absolute(name)?;
         if name.ends_with('.') || !self.is_systems {
             return Ok(vec![itself]);
         }
         let options = self.stub.options();
         let suffixes = options.search.as_slice().iter().filter(|suffix| !suffix.is_root());
         let mut names: Vec<_> =
-            suffixes.filter_map(|suffix| absolute(&format!("{name}.{suffix}")).ok()).collect();
+            suffixes.filter_map(|suffix| parse_absolute(&format!("{name}.{suffix}")).ok()).collect();
         let dots = name.bytes().filter(|byte| *byte == b'.').count();
         let place = if dots >= options.ndots { 0 } else { names.len() };
         names.insert(place, itself);
@@ -213,7 +213,7 @@ fn unreadable(error: ParseError) -> Status {
     Status::unavailable(format!("the DNS server's answer cannot be read: {error}"))
 }
 
-async fn looked_up(host: &str) -> Result<Lookup<IpAddr>, Status> {
+async fn look_up(host: &str) -> Result<Lookup<IpAddr>, Status> {
     match system_lookup(host.trim_end_matches('.').to_owned()).await {
         Ok(addresses) if addresses.is_empty() => Err(Status::not_found(format!("`{host}` has no address"))),
         Ok(addresses) => Ok(Lookup { records: keep_one_family(addresses), ttl: UNTOLD }),

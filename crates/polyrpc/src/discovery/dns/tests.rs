@@ -250,7 +250,7 @@ fn question_is_parsed_from_a_url() {
 #[tokio::test]
 async fn failing_search_domain_does_not_end_the_search() {
     let server = Server::start().await;
-    let resolver = Resolver::searching(server.address, &["broken.test", "good.test"]);
+    let resolver = Resolver::with_search_domains(server.address, &["broken.test", "good.test"]);
     server.set("_s._tcp.good.test", &[(20, R::Srv(1, 1, 80, "a.good.test"))]);
     server.set("a.good.test", &[(20, v4(1))]);
     for refusal in [Rcode::SERVFAIL, Rcode::REFUSED] {

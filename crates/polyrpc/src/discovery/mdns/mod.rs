@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 
 use self::announcer::Announcer;
 use self::packet::{Announcement, Names, Query};
-use super::polled::{self, PollResult, PollSource, jittered};
+use super::polled::{self, PollResult, PollSource, jitter};
 use super::{Advertisement, Discover, Instance, InstanceStream, Registrar};
 use crate::error::ClientResult as Result;
 
@@ -144,7 +144,7 @@ impl PollSource for MdnsWatch {
             return Err(Status::unavailable(text).into());
         }
         let instances = self.known_instances.values().map(|(_, instance)| instance.clone()).collect();
-        let again = jittered(self.mdns.interval).saturating_sub(WINDOW);
+        let again = jitter(self.mdns.interval).saturating_sub(WINDOW);
         Ok(PollResult { instances: Some(instances), again, warning: None })
     }
 
@@ -195,7 +195,7 @@ impl MdnsWatch {
     }
 
     fn handle_packet(&mut self, packet: &[u8]) {
-        let announced = packet::announced(packet, &self.mdns.names);
+        let announced = packet::announcements(packet, &self.mdns.names);
         for Announcement { service, instance } in announced {
             let is_wanted = service == self.mdns.service;
             if is_wanted

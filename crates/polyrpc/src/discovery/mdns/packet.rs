@@ -11,7 +11,7 @@ use domain::rdata::{A, Aaaa, Ptr, Srv, Txt};
 use polyrpc_core::Status;
 use serde::{Deserialize, Serialize};
 
-use crate::discovery::attributes::{escape, unescaped};
+use crate::discovery::attributes::{escape, unescape};
 use crate::discovery::{Advertisement, Instance};
 
 /// DNS names of the announced services.
@@ -166,7 +166,7 @@ pub(super) struct Announcement {
 }
 
 /// Returns the services that a packet announces. Malformed parts are skipped.
-pub(super) fn announced(packet: &[u8], names: &Names) -> Vec<Announcement> {
+pub(super) fn announcements(packet: &[u8], names: &Names) -> Vec<Announcement> {
     let Ok(message) = Message::from_slice(packet) else { return Vec::new() };
     if !message.header().qr() {
         return Vec::new();
@@ -174,7 +174,7 @@ pub(super) fn announced(packet: &[u8], names: &Names) -> Vec<Announcement> {
     let mut metas = Vec::new();
     // The records before a malformed one are still useful.
     let _ = read_texts(message, names, &mut metas);
-    metas.into_iter().filter_map(Meta::announced).collect()
+    metas.into_iter().filter_map(Meta::into_announcement).collect()
 }
 
 fn read_texts(message: &Message<[u8]>, names: &Names, metas: &mut Vec<Meta>) -> Result<(), ParseError> {
@@ -195,12 +195,12 @@ fn read_texts(message: &Message<[u8]>, names: &Names, metas: &mut Vec<Meta>) -> 
 
 fn read_text(text: &Txt<&[u8]>) -> Option<Vec<Meta>> {
     let escaped: Vec<u8> = text.iter().flatten().copied().collect();
-    let json = unescaped(std::str::from_utf8(&escaped).ok()?)?;
+    let json = unescape(std::str::from_utf8(&escaped).ok()?)?;
     serde_json::from_str(&json).ok()
 }
 
 impl Meta {
-    fn announced(self) -> Option<Announcement> {
+    fn into_announcement(self) -> Option<Announcement> {
         let Ok(attributes) = self.meta.parse();
         let instance = self.service_address.parse::<Instance>().ok()?.with(attributes);
         Some(Announcement { service: self.service, instance })

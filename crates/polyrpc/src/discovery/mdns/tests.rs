@@ -41,21 +41,21 @@ fn announcement_round_trips() {
     for (instance, attributes) in [("tcp@10.0.0.1:80", ""), ("unix@/run/x", "weight=1"), ("ws@h:1", &*long)] {
         let entry = entry("a.b/c ü", instance, attributes);
         let packet = packet::announcement(&names, &entry, 7, true).unwrap();
-        let announced = packet::announced(&packet, &names);
+        let announced = packet::announcements(&packet, &names);
         assert_eq!(
             announced,
             [Announcement { service: entry.service.clone(), instance: entry.instance.clone() }]
         );
-        assert!(packet::announced(&packet, &Names::new("other.").unwrap()).is_empty());
+        assert!(packet::announcements(&packet, &Names::new("other.").unwrap()).is_empty());
         let leaving = packet::announcement(&names, &entry, 0, false).unwrap();
-        assert!(packet::announced(&leaving, &names).is_empty());
+        assert!(packet::announcements(&leaving, &names).is_empty());
         // Truncated or corrupted packets must not panic.
         for at in 0..packet.len() {
-            packet::announced(&packet[..at], &names);
+            packet::announcements(&packet[..at], &names);
             for bit in 0..8 {
                 let mut damaged = packet.clone();
                 damaged[at] ^= 1 << bit;
-                packet::announced(&damaged, &names);
+                packet::announcements(&damaged, &names);
                 Query::read(&damaged, &names);
             }
         }
@@ -72,7 +72,7 @@ fn announcement_of_rpcx_is_read() {
     packet.extend(u16::try_from(text.len() + 1).unwrap().to_be_bytes());
     packet.push(u8::try_from(text.len()).unwrap());
     packet.extend(text.bytes());
-    let announced = packet::announced(&packet, &Names::default());
+    let announced = packet::announcements(&packet, &Names::default());
     let arith =
         Instance::tcp("127.0.0.1:8972").with(Attributes::from_iter([("group", "a"), ("weight", "3")]));
     assert_eq!(

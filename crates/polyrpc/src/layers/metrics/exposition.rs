@@ -42,7 +42,7 @@ impl Line<'_> {
                     true => (WIDE, 2 * PARTS),
                     false => (BOUNDS, PARTS / buckets_a_doubling.clamp(1, PARTS)),
                 };
-                for (bound, count) in counts.cumulative(bounds, step as usize) {
+                for (bound, count) in counts.cumulative_counts(bounds, step as usize) {
                     self.line("_bucket", Some(("le", &bound.to_string())), count);
                 }
                 self.line("_bucket", Some(("le", "+Inf")), counts.total());

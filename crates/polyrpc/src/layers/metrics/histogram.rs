@@ -95,7 +95,7 @@ impl Counts {
 
     /// Joins the counts of values of any size; [`WideHistogram`] counts the large ones separately.
     #[cfg(feature = "metrics")]
-    fn joined(small: &Histogram, large: &Histogram) -> Self {
+    fn from_histograms(small: &Histogram, large: &Histogram) -> Self {
         let large = large.0.iter().skip(1);
         Self(small.0.iter().chain(large).map(|bucket| bucket.load(Ordering::Relaxed)).collect())
     }
@@ -107,7 +107,7 @@ impl Counts {
 
     /// Returns how many values were not above each of the bounds from 2^`from` to 2^`to`, with `step` of the
     /// histogram's own buckets from one to the next.
-    pub(super) fn cumulative(&self, (from, to): (i32, i32), step: usize) -> Vec<(f64, u64)> {
+    pub(super) fn cumulative_counts(&self, (from, to): (i32, i32), step: usize) -> Vec<(f64, u64)> {
         let place = |log: i32| ((log - SHORTEST_LOG) * PARTS).max(0) as usize;
         let mut below = 0;
         let mut counted = 0;
@@ -122,7 +122,7 @@ impl Counts {
     }
 
     /// Returns the buckets that are not empty, with their upper bounds as powers of 2^⅛ s.
-    pub(super) fn native(&self) -> impl Iterator<Item = (i32, u64)> {
+    pub(super) fn native_buckets(&self) -> impl Iterator<Item = (i32, u64)> {
         let powers = SHORTEST_LOG * PARTS..;
         powers.zip(self.0.iter().copied()).filter(|(_, count)| *count > 0)
     }
@@ -144,7 +144,7 @@ impl Counts {
     }
 
     /// Returns the maximum, up to the bound of its bucket.
-    pub(super) fn longest(&self) -> Duration {
+    pub(super) fn max(&self) -> Duration {
         let last = self.0.iter().rposition(|&count| count > 0);
         last.map_or(Duration::ZERO, |bucket| Duration::from_secs_f64(bound(bucket)))
     }
@@ -170,7 +170,7 @@ impl WideHistogram {
     }
 
     pub(super) fn counts(&self) -> Counts {
-        Counts::joined(&self.small, &self.large)
+        Counts::from_histograms(&self.small, &self.large)
     }
 }
 
@@ -210,15 +210,15 @@ mod tests {
             let measured = counts.percentile(share).as_nanos() as f64 / 1e6;
             assert!((measured - share).abs() < share / 16.0, "{share}: {measured}");
         }
-        assert!(counts.longest() >= Duration::from_millis(1));
-        assert!(counts.longest() <= Duration::from_micros(1100));
+        assert!(counts.max() >= Duration::from_millis(1));
+        assert!(counts.max() <= Duration::from_micros(1100));
     }
 
     #[test]
     fn empty_histogram_has_percentiles_of_zero() {
         let none = Counts::default();
         assert_eq!(
-            (none.percentile(0.99), none.longest(), none.total()),
+            (none.percentile(0.99), none.max(), none.total()),
             (Duration::ZERO, Duration::ZERO, 0)
         );
         assert_eq!(none.percentile(f64::NAN), Duration::ZERO);
@@ -230,8 +230,8 @@ mod tests {
         let since = now.since(&then);
         assert_eq!(since.total(), 1);
         assert!(since.percentile(0.5) > Duration::from_millis(1));
-        assert_eq!(now.cumulative((-14, 1), 8).first().map(|(_, count)| *count), Some(2));
-        assert_eq!(now.cumulative((-14, 1), 8).last().map(|(_, count)| *count), Some(3));
-        assert_eq!(now.cumulative((-14, 1), 1).len(), 15 * 8 + 1);
+        assert_eq!(now.cumulative_counts((-14, 1), 8).first().map(|(_, count)| *count), Some(2));
+        assert_eq!(now.cumulative_counts((-14, 1), 8).last().map(|(_, count)| *count), Some(3));
+        assert_eq!(now.cumulative_counts((-14, 1), 1).len(), 15 * 8 + 1);
     }
 }

@@ -333,7 +333,7 @@ impl Observer for Metrics {
     }
 
     #[inline]
-    fn watched(&self, call: &CountedCall, began: Instant) -> Option<TrackedCall> {
+    fn track(&self, call: &CountedCall, began: Instant) -> Option<TrackedCall> {
         if !running::is_watched() {
             return None;
         }
@@ -395,7 +395,7 @@ impl MethodStats {
             service: key.service.to_string(),
             method: key.method.to_string(),
             started: totals.started,
-            succeeded: totals.succeeded(),
+            succeeded: totals.successes(),
             failed: totals.failures(),
             average: totals.average(),
             totals,
@@ -446,7 +446,7 @@ impl MethodStats {
 
     /// Returns the longest duration of a successful call, accurate to a tenth.
     pub fn max(&self) -> Duration {
-        self.totals.took.longest()
+        self.totals.took.max()
     }
 
     fn with(&self, totals: Totals) -> Self {
@@ -456,7 +456,7 @@ impl MethodStats {
             service: self.service.clone(),
             method: self.method.clone(),
             started: totals.started,
-            succeeded: totals.succeeded(),
+            succeeded: totals.successes(),
             failed: totals.failures(),
             average: totals.average(),
             totals,
@@ -472,7 +472,7 @@ impl MethodStats {
     /// empty, each with its number of calls. Bucket *n* ends at 2^(n/8) s, and begins where the one before it ends:
     /// schema 3 of Prometheus' native histograms.
     pub fn buckets(&self) -> Vec<(i32, u64)> {
-        self.totals.took.native().collect()
+        self.totals.took.native_buckets().collect()
     }
 
     /// Returns the latency percentile of successful calls, accurate to a tenth: 0.99 for the slowest of a hundred.

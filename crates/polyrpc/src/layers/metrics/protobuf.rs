@@ -82,7 +82,7 @@ fn histogram(value: &mut Message, counts: &Counts, sum: f64) {
     value.number(7, 0);
     let (mut next, mut before) = (0, 0);
     let (mut spans, mut deltas) = (Vec::<(i32, u64)>::new(), Vec::new());
-    for (index, count) in counts.native() {
+    for (index, count) in counts.native_buckets() {
         match spans.last_mut() {
             Some((_, length)) if index == next => *length += 1,
             _ => spans.push((index - next, 1)),

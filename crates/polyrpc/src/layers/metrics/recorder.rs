@@ -99,7 +99,7 @@ impl Recorder {
     fn describe(&self, name: &KeyName, description: &SharedString) {
         let mut families = self.0.families.write().unwrap_or_else(PoisonError::into_inner);
         if families.help.len() < MAX_SERIES {
-            families.help.insert(allowed(name.as_str(), ':'), description.to_string());
+            families.help.insert(sanitize(name.as_str(), ':'), description.to_string());
         }
     }
 
@@ -134,7 +134,7 @@ impl Recorder {
 
 impl Families {
     fn add(&mut self, kind: Kind, key: &Key) -> Option<Instrument> {
-        let name = allowed(key.name(), ':');
+        let name = sanitize(key.name(), ':');
         if self.known.len() >= MAX_SERIES || name.starts_with("polyrpc_") || name.starts_with("process_") {
             return None;
         }
@@ -150,7 +150,7 @@ impl Families {
 /// Returns the labels of a series, each name once, in order.
 fn labels(key: &Key) -> Labels {
     let labels = key.labels().map(|label| {
-        let name = match allowed(label.key(), '_') {
+        let name = match sanitize(label.key(), '_') {
             // They have a meaning of their own.
             name if matches!(&*name, "le" | "quantile") => format!("exported_{name}"),
             name => name,
@@ -164,7 +164,7 @@ fn labels(key: &Key) -> Labels {
 }
 
 /// Returns a name with only letters, digits, `_` and `also`, and no digit in front.
-fn allowed(name: &str, also: char) -> String {
+fn sanitize(name: &str, also: char) -> String {
     let mut text = String::with_capacity(name.len());
     for letter in name.chars() {
         if text.is_empty() && letter.is_ascii_digit() {

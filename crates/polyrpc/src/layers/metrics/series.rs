@@ -274,8 +274,8 @@ impl Series {
     }
 
     /// Returns the recent counts, and the time that they cover.
-    pub(super) fn recent(&self, totals: &Totals, now: Instant) -> (Totals, Duration) {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner).recent(totals, now)
+    pub(super) fn recent_totals(&self, totals: &Totals, now: Instant) -> (Totals, Duration) {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner).recent_totals(totals, now)
     }
 
     fn is_used(&self) -> bool {
@@ -320,7 +320,7 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    pub(super) fn succeeded(&self) -> u64 {
+    pub(super) fn successes(&self) -> u64 {
         self.took.total()
     }
 
@@ -329,12 +329,12 @@ impl Totals {
     }
 
     pub(super) fn in_flight(&self) -> u64 {
-        self.started.saturating_sub(self.succeeded()).saturating_sub(self.failures())
+        self.started.saturating_sub(self.successes()).saturating_sub(self.failures())
     }
 
     /// Returns the average duration of the successful calls.
     pub(super) fn average(&self) -> Duration {
-        Duration::from_nanos(self.nanos.checked_div(self.succeeded()).unwrap_or(0))
+        Duration::from_nanos(self.nanos.checked_div(self.successes()).unwrap_or(0))
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
@@ -367,7 +367,7 @@ struct Window {
 pub(super) const LATELY: Duration = Duration::from_secs(10);
 
 impl Window {
-    fn recent(&mut self, totals: &Totals, now: Instant) -> (Totals, Duration) {
+    fn recent_totals(&mut self, totals: &Totals, now: Instant) -> (Totals, Duration) {
         let is_old = |(then, _): &(Instant, Totals)| now.saturating_duration_since(*then) >= LATELY;
         if self.newer.as_ref().is_none_or(is_old) {
             self.older = self.newer.replace((now, totals.clone()));

@@ -6,7 +6,7 @@ use polyrpc_wire::Protocol;
 
 use super::*;
 
-fn begun<'a>(side: Side, service: &'a str, method: &'a str) -> CallStart<'a> {
+fn call_start<'a>(side: Side, service: &'a str, method: &'a str) -> CallStart<'a> {
     CallStart {
         side,
         protocol: Protocol::Rpcx,
@@ -33,11 +33,11 @@ fn count(metrics: &Metrics, call: &CallStart<'_>, micros: u64, failure: Option<&
 #[test]
 fn calls_are_counted_by_method_side_and_outcome() {
     let metrics = Metrics::new();
-    let mul = begun(Side::Server, "Arith", "Mul");
+    let mul = call_start(Side::Server, "Arith", "Mul");
     (1..=100).for_each(|micros| count(&metrics, &mul, micros, None));
     count(&metrics, &mul, 7, Some(&Status::not_found("")));
     metrics.on_start(&mul);
-    count(&metrics, &begun(Side::Client, "Arith", "Mul"), 5, None);
+    count(&metrics, &call_start(Side::Client, "Arith", "Mul"), 5, None);
     let methods = metrics.methods();
     let [client, server] = &methods[..] else { panic!("{methods:?}") };
     assert_eq!((client.side, client.started, client.succeeded), (Side::Client, 1, 1));
@@ -57,7 +57,7 @@ fn concurrent_counting_loses_nothing() {
             scope.spawn(|| {
                 ready.wait();
                 for call in 0..calls {
-                    count(&metrics, &begun(Side::Client, "S", ["a", "b", "c"][call % 3]), 1, None);
+                    count(&metrics, &call_start(Side::Client, "S", ["a", "b", "c"][call % 3]), 1, None);
                 }
             });
         }
@@ -73,21 +73,21 @@ fn invented_method_names_use_bounded_memory() {
     let metrics = Metrics::with_max_methods(10);
     let names: Vec<_> = (0..1000).map(|n| n.to_string()).collect();
     for name in &names {
-        count(&metrics, &begun(Side::Server, "", name), 1, None);
-        count(&metrics, &begun(Side::Server, "", &names[0]), 1, None);
+        count(&metrics, &call_start(Side::Server, "", name), 1, None);
+        count(&metrics, &call_start(Side::Server, "", &names[0]), 1, None);
     }
     let methods = metrics.methods();
     assert_eq!(methods.len(), 11);
     let other = methods.iter().find(|method| method.method == "other").unwrap();
     assert_eq!((other.succeeded, other.side, other.protocol), (990, Side::Server, "any"));
     assert!(methods.iter().any(|method| method.method == "0" && method.succeeded == 1001));
-    count(&Metrics::with_max_methods(0), &begun(Side::Client, "", "m"), 1, None);
+    count(&Metrics::with_max_methods(0), &call_start(Side::Client, "", "m"), 1, None);
 }
 
 #[test]
 fn names_that_callers_invent_never_take_the_room_of_declared_methods() {
     fn by_fallback<'a>(service: &'a str, method: &'a str) -> CallStart<'a> {
-        CallStart { declared: false, ..begun(Side::Server, service, method) }
+        CallStart { declared: false, ..call_start(Side::Server, service, method) }
     }
 
     let metrics = Metrics::with_max_methods(40);
@@ -98,7 +98,7 @@ fn names_that_callers_invent_never_take_the_room_of_declared_methods() {
     count(&metrics, &by_fallback("Svc", &"m".repeat(1000)), 1, None);
     count(&metrics, &by_fallback("Arith", "Mul"), 1, None);
     for name in (0..29).map(|n| n.to_string()) {
-        count(&metrics, &begun(Side::Server, "Own", &name), 1, None);
+        count(&metrics, &call_start(Side::Server, "Own", &name), 1, None);
     }
     let methods = metrics.methods();
     let count = |service: &str| methods.iter().filter(|method| method.service == service).count();
@@ -111,7 +111,7 @@ fn names_that_callers_invent_never_take_the_room_of_declared_methods() {
 #[test]
 fn page_shows_every_series_with_its_labels() {
     let metrics = Metrics::new();
-    let call = begun(Side::Server, "a\"b\\\n", "Mul");
+    let call = call_start(Side::Server, "a\"b\\\n", "Mul");
     count(&metrics, &call, 20, None);
     count(&metrics, &call, 300, None);
     count(&metrics, &call, 1, Some(&Status::deadline_exceeded("")));
@@ -138,12 +138,12 @@ fn page_shows_every_series_with_its_labels() {
 #[test]
 fn server_metrics_have_the_names_of_brpc() {
     let metrics = Metrics::new();
-    let echo = begun(Side::Server, "example.EchoService", "Echo");
+    let echo = call_start(Side::Server, "example.EchoService", "Echo");
     count(&metrics, &echo, 100, None);
     count(&metrics, &CallStart { protocol: Protocol::BaiduStd, ..echo }, 300, None);
     count(&metrics, &echo, 1, Some(&Status::internal("")));
-    count(&metrics, &begun(Side::Server, "", "plus"), 1, None);
-    count(&metrics, &begun(Side::Client, "example.EchoService", "Echo"), 1, None);
+    count(&metrics, &call_start(Side::Server, "", "plus"), 1, None);
+    count(&metrics, &call_start(Side::Client, "example.EchoService", "Echo"), 1, None);
     let text = metrics.brpc_text("8000");
     let name = "rpc_server_8000_example_echo_service_echo";
     for line in [
@@ -175,7 +175,7 @@ fn quantile(buckets: &[(f64, f64)], share: f64) -> f64 {
 #[test]
 fn p99_from_buckets_is_accurate_to_a_tenth() {
     let metrics = Metrics::new().buckets_per_doubling(8);
-    let call = begun(Side::Server, "S", "m");
+    let call = call_start(Side::Server, "S", "m");
     // A long tail: the slowest of a hundred take from 9.801 ms on.
     let took = |n: u64| n * n / 100_000;
     (1..=100_000).for_each(|n| count(&metrics, &call, took(n), None));
@@ -233,7 +233,7 @@ fn native_histograms_equal_those_of_the_text_format() {
     let pool = DescriptorPool::from_file_descriptor_set(file).unwrap();
     let family = pool.get_message_by_name("io.prometheus.client.MetricFamily").unwrap();
     let metrics = Metrics::new();
-    let call = begun(Side::Server, "S", "m");
+    let call = call_start(Side::Server, "S", "m");
     for micros in [1000, 1000, 1001, 1300, 900_000] {
         count(&metrics, &call, micros, None);
     }
@@ -328,22 +328,22 @@ fn names_are_normalized_as_by_bvar() {
         ("größe", "gr_e"),
         ("", ""),
     ] {
-        assert_eq!(text::underscored(name), want);
+        assert_eq!(text::to_underscored(name), want);
     }
 }
 
 #[test]
 fn recent_values_cover_the_last_interval() {
     let metrics = Metrics::new();
-    let call = begun(Side::Server, "S", "m");
+    let call = call_start(Side::Server, "S", "m");
     count(&metrics, &call, 1000, None);
     let place = metrics.0.table.find(&call);
     let series = metrics.0.table.at(place);
     let now = Instant::now();
     let at = |seconds| now + Duration::from_secs(seconds);
     let lately = |seconds| {
-        let (recent, lately) = series.recent(&series.totals(), at(seconds));
-        (recent.succeeded(), lately.as_secs())
+        let (recent, lately) = series.recent_totals(&series.totals(), at(seconds));
+        (recent.successes(), lately.as_secs())
     };
     assert_eq!(lately(0), (1, 10), "everything recorded");
     count(&metrics, &call, 1, None);
@@ -356,7 +356,7 @@ fn recent_values_cover_the_last_interval() {
 #[test]
 fn every_code_has_a_series() {
     let metrics = Metrics::new();
-    let call = begun(Side::Client, "", "m");
+    let call = call_start(Side::Client, "", "m");
     for code in Code::ALL {
         count(&metrics, &call, 1, Some(&Status::new(code, "")));
     }

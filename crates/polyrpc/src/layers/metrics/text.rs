@@ -74,19 +74,19 @@ const QUANTILES: [(&str, f64); 5] =
 impl<'a> SeriesSnapshot<'a> {
     fn new(series: &'a Series, now: Instant) -> Self {
         let totals = series.totals();
-        let (recent, lately) = series.recent(&totals, now);
+        let (recent, lately) = series.recent_totals(&totals, now);
         Self { key: &series.key, totals, recent, lately }
     }
 
     fn quantiles(&self) -> Value {
         let took = |share| self.recent.took.percentile(share).as_secs_f64();
         let mut quantiles: Vec<_> = QUANTILES.iter().map(|&(name, share)| (name, took(share))).collect();
-        quantiles.push(("1", self.recent.took.longest().as_secs_f64()));
-        Value::Summary(quantiles, self.totals.nanos as f64 / 1e9, self.totals.succeeded())
+        quantiles.push(("1", self.recent.took.max().as_secs_f64()));
+        Value::Summary(quantiles, self.totals.nanos as f64 / 1e9, self.totals.successes())
     }
 
     fn per_second(&self) -> f64 {
-        per_second(self.recent.succeeded(), self.lately)
+        per_second(self.recent.successes(), self.lately)
     }
 }
 
@@ -108,7 +108,7 @@ fn outcomes(all: &[SeriesSnapshot<'_>]) -> Family {
             labels.push(("code".into(), code.into()));
             family.add(labels, Value::Number(count as f64));
         };
-        add("ok".to_owned(), snapshot.totals.succeeded());
+        add("ok".to_owned(), snapshot.totals.successes());
         for (code, &failed) in
             Code::ALL.iter().zip(&snapshot.totals.failed).filter(|(_, failed)| **failed > 0)
         {
@@ -131,7 +131,7 @@ fn server_families(servers: &call::Totals) -> Vec<Family> {
     .map(|(name, help, value)| Family::gauge(name, help, value as f64))
     .into();
     let help = "Calls of blocking methods queued for a thread, in the whole process.";
-    families.push(Family::gauge("polyrpc_queued_calls", help, service::queued() as f64));
+    families.push(Family::gauge("polyrpc_queued_calls", help, service::queued_calls() as f64));
     families.extend(
         [
             ("polyrpc_connections_accepted_total", "Accepted connections.", servers.accepted),
@@ -145,7 +145,7 @@ fn server_families(servers: &call::Totals) -> Vec<Family> {
             (
                 "polyrpc_omitted_metadata_total",
                 "Metadata of relayed responses that the caller's protocol cannot carry, in the whole process.",
-                call::left_out(),
+                call::left_out_count(),
             ),
         ]
         .map(|(name, help, value)| Family::counter(name, help, value as f64)),
@@ -177,7 +177,7 @@ pub(super) fn brpc(table: &Table, name: &str, since: Instant, now: Instant) -> S
         let Key { service, method, .. } = snapshot.key;
         let separator = if service.is_empty() { "" } else { "." };
         let full = format!("{service}{separator}{method}");
-        let name = format!("rpc_server_{name}_{}", underscored(&full));
+        let name = format!("rpc_server_{name}_{}", to_underscored(&full));
         match methods.get_mut(&name) {
             None => drop(methods.insert(name, snapshot)),
             // Another protocol carried calls of the same method.
@@ -211,9 +211,9 @@ impl SeriesSnapshot<'_> {
         let micros = |took: Duration| took.as_micros() as f64;
         let took = |share| micros(self.recent.took.percentile(share));
         let mut quantiles: Vec<_> = QUANTILES.iter().map(|&(name, share)| (name, took(share))).collect();
-        quantiles.push(("1", micros(self.recent.took.longest())));
+        quantiles.push(("1", micros(self.recent.took.max())));
         let sum = (self.totals.nanos / 1000) as f64;
-        let summary = Value::Summary(quantiles, sum, self.totals.succeeded());
+        let summary = Value::Summary(quantiles, sum, self.totals.successes());
         [
             gauge("concurrency", self.totals.in_flight() as f64),
             gauge("eps", per_second(self.recent.failures(), self.lately).round()),
@@ -226,7 +226,7 @@ impl SeriesSnapshot<'_> {
 }
 
 /// Converts a name as bvar does (`bvar/variable.cpp`, `to_underscored_name`).
-pub(super) fn underscored(name: &str) -> String {
+pub(super) fn to_underscored(name: &str) -> String {
     let mut text = String::with_capacity(name.len() + 8);
     let mut was_upper = true;
     for letter in name.chars() {

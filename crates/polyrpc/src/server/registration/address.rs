@@ -57,7 +57,7 @@ fn port(bound: &Address) -> Option<&str> {
 fn listen_instance(bound: &Address) -> Instance {
     let place = match bound {
         Address::Unix(path) => path.display().to_string(),
-        Address::Tcp(place) | Address::Kcp(place) | Address::Quic(place) => reachable(place),
+        Address::Tcp(place) | Address::Kcp(place) | Address::Quic(place) => reachable_address(place),
     };
     instance_at(bound, place)
 }
@@ -73,7 +73,7 @@ fn instance_at(bound: &Address, address: String) -> Instance {
 }
 
 /// Returns an address at which others can reach this listener.
-fn reachable(place: &str) -> String {
+fn reachable_address(place: &str) -> String {
     match place.parse::<SocketAddr>() {
         Ok(address) if address.ip().is_unspecified() => {
             SocketAddr::new(local_address(address.ip()), address.port()).to_string()
@@ -95,7 +95,7 @@ fn local_address(any: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    fn advertised(text: Option<&str>, bound: &str) -> String {
+    fn advertised_instance(text: Option<&str>, bound: &str) -> String {
         AdvertisedAddress::read(text).unwrap().instance(&bound.parse().unwrap(), None).to_string()
     }
 
@@ -113,7 +113,7 @@ mod tests {
             (Some("ws@example.org:80"), "127.0.0.1:8000", "ws@example.org:80"),
             (Some("example.org"), "unix:/run/x", "unix@/run/x"),
         ] {
-            assert_eq!(advertised(text, bound), expected, "{text:?} {bound}");
+            assert_eq!(advertised_instance(text, bound), expected, "{text:?} {bound}");
         }
         for wrong in
             ["", "h:x", "h:0", "ftp@h:1", ":1", "not an address", "a b:1", "h ", "[::x]", "a/b", "[h]:1"]
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn unspecified_address_is_never_advertised() {
         for any in ["0.0.0.0:8000", "[::]:8000"] {
-            let instance = advertised(None, any);
+            let instance = advertised_instance(None, any);
             let address: SocketAddr = instance.strip_prefix("tcp@").unwrap().parse().unwrap();
             assert!(!address.ip().is_unspecified());
             assert_eq!(address.port(), 8000);

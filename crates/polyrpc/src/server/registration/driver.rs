@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::checked::{CheckedRegistration, ServiceAttributes};
 use super::{Event, Registration, RegistrationHandle};
 use crate::client::Result;
-use crate::discovery::{Advertisement, Attributes, Instance, Registrar, jittered};
+use crate::discovery::{Advertisement, Attributes, Instance, Registrar, jitter};
 use crate::server::connections::ConnectionRegistry;
 use crate::transport::Address;
 
@@ -129,7 +129,7 @@ impl RegistrationTask {
     /// it returns; but long enough that all its servers together do not overload it.
     fn retry_delay(&self) -> Duration {
         let every = self.registration.refresh_interval;
-        jittered(match self.failures {
+        jitter(match self.failures {
             0 => every,
             failures => {
                 FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(8)).min(LONGEST_PAUSE).min(every / 2)
@@ -145,7 +145,7 @@ impl RegistrationTask {
             ttl: self.registration.ttl.max(self.registration.refresh_interval * 2),
         };
         let entries: Vec<_> = self.services.iter().filter(|service| service.is_entered).map(entry).collect();
-        let looks = entries.into_iter().map(|entry| found(&*self.registry, entry));
+        let looks = entries.into_iter().map(|entry| fetch_attributes(&*self.registry, entry));
         let found: Vec<_> = stream::iter(looks).buffered(AT_ONCE).collect().await;
         for (entry, current) in found {
             // A missing entry is published again; an error of the registry is reported then, too.
@@ -273,7 +273,10 @@ enum RegistryRequest {
 }
 
 /// Returns the attributes of an entry in the registry, if it answers in time.
-async fn found(registry: &dyn Registrar, entry: Advertisement) -> (Advertisement, Option<Attributes>) {
+async fn fetch_attributes(
+    registry: &dyn Registrar,
+    entry: Advertisement,
+) -> (Advertisement, Option<Attributes>) {
     let current = timeout(ATTEMPT, registry.current_attributes(&entry)).await;
     (entry, current.ok().and_then(Result::ok).flatten())
 }

@@ -20,12 +20,12 @@ fn server() -> Server {
     Server::new().function("Arith/Add", |a: i64, b: i64| async move { a + b })
 }
 
-async fn started(server: Server) -> ServerHandle {
+async fn start(server: Server) -> ServerHandle {
     server.bind("127.0.0.1:0").await.unwrap().start()
 }
 
 /// Waits until the service is published.
-async fn entered(registry: &InProcess, service: &str) -> String {
+async fn wait_published(registry: &InProcess, service: &str) -> String {
     let mut sets = registry.discover(service).watch();
     loop {
         let text = next_text(&mut sets).await;
@@ -50,8 +50,8 @@ async fn server_is_registered_when_it_runs_and_withdrawn_at_shutdown() {
     assert!(registry.list().is_empty(), "bound but not running");
     let address = bound.address().to_string();
     let running = bound.start();
-    assert_eq!(entered(&registry, "Arith").await, format!("tcp@{address}"));
-    assert_eq!(entered(&registry, "Echo").await, format!("tcp@{address}"));
+    assert_eq!(wait_published(&registry, "Arith").await, format!("tcp@{address}"));
+    assert_eq!(wait_published(&registry, "Echo").await, format!("tcp@{address}"));
     assert_eq!(registry.list().len(), 2, "the server's built-in services are not registered");
     running.shutdown(Duration::from_secs(1)).await;
     assert!(registry.list().is_empty());
@@ -71,9 +71,9 @@ async fn server_is_withdrawn_before_it_rejects_calls() {
         }
     };
     let running =
-        started(Server::new().function("S/Slow", slow).register_in(registry.clone(), Registration::new()))
+        start(Server::new().function("S/Slow", slow).register_in(registry.clone(), Registration::new()))
             .await;
-    entered(&registry, "S").await;
+    wait_published(&registry, "S").await;
     let client = running.client(Protocol::Rpcx).unwrap();
     let call = tokio::spawn(async move { client.call::<String>("S/Slow", &()).await });
     entered_call.notified().await;
@@ -90,12 +90,12 @@ async fn server_is_withdrawn_before_it_rejects_calls() {
 #[tokio::test(start_paused = true)]
 async fn lost_registration_is_restored_within_seconds() {
     let registry = InProcess::new();
-    let running = started(server().register_in(registry.clone(), Registration::new())).await;
-    entered(&registry, "Arith").await;
+    let running = start(server().register_in(registry.clone(), Registration::new())).await;
+    wait_published(&registry, "Arith").await;
     for _ in 0..5 {
         registry.clear();
         let lost = Instant::now();
-        entered(&registry, "Arith").await;
+        wait_published(&registry, "Arith").await;
         assert!(lost.elapsed() < Duration::from_secs(4));
     }
     // It is refreshed before it expires.
@@ -116,10 +116,10 @@ async fn attributes_can_change_while_the_server_runs() {
         .attributes_of("Arith", attributes("weight=4&x=1"))
         .advertise("example.org:80");
     let more = server().function("Echo/Say", |text: String| async move { text });
-    let running = started(more.register_in(registry.clone(), registration)).await;
+    let running = start(more.register_in(registry.clone(), registration)).await;
     let (mut arith, mut echo) = (registry.discover("Arith").watch(), registry.discover("Echo").watch());
-    entered(&registry, "Echo").await;
-    entered(&registry, "Arith").await;
+    wait_published(&registry, "Echo").await;
+    wait_published(&registry, "Arith").await;
     assert_eq!(next_text(&mut arith).await, "tcp@example.org:80?group=a&group=b&weight=4&x=1");
     assert_eq!(next_text(&mut echo).await, "tcp@example.org:80?group=a&group=b&weight=3");
 
@@ -141,10 +141,10 @@ async fn attributes_can_change_while_the_server_runs() {
 #[tokio::test(start_paused = true)]
 async fn call_and_connection_rates_are_reported() {
     let registry = InProcess::new();
-    let running = started(server().register_in(registry.clone(), Registration::new().rates())).await;
+    let running = start(server().register_in(registry.clone(), Registration::new().rates())).await;
     let address = running.address().to_string();
     let mut sets = registry.discover("Arith").watch();
-    entered(&registry, "Arith").await;
+    wait_published(&registry, "Arith").await;
     assert!(next_text(&mut sets).await.ends_with("?calls=0.00&connections=0.00"));
     for _ in 0..3 {
         let client = Client::new(&format!("rpcx://{address}")).unwrap();
@@ -215,14 +215,14 @@ async fn unreachable_registry_is_retried_and_reported() {
         telling.lock().unwrap().push(text);
         panic!("a listener's error does not affect the others");
     });
-    let running = started(server().register_in(flaky.clone(), registration)).await;
+    let running = start(server().register_in(flaky.clone(), registration)).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
     let asked = flaky.asked.load(Ordering::Relaxed);
     assert!((15..=30).contains(&asked), "it was asked {asked} times in 30 s");
 
     flaky.is_down.store(false, Ordering::Relaxed);
     let back = Instant::now();
-    entered(&flaky.registry, "Arith").await;
+    wait_published(&flaky.registry, "Arith").await;
     assert!(back.elapsed() < Duration::from_secs(2));
     running.shutdown(Duration::from_secs(1)).await;
     let mut events = events.lock().unwrap().clone();
@@ -234,7 +234,7 @@ async fn unreachable_registry_is_retried_and_reported() {
 async fn silent_registry_does_not_block_for_long() {
     let flaky = Flaky::default();
     flaky.hangs.store(true, Ordering::Relaxed);
-    let running = started(server().register_in(flaky.clone(), Registration::new())).await;
+    let running = start(server().register_in(flaky.clone(), Registration::new())).await;
     let client = running.client(Protocol::Rpcx).unwrap();
     assert_eq!(client.call::<i64>("Arith/Add", &(1, 2)).await.unwrap(), 3);
     tokio::time::sleep(Duration::from_secs(10)).await;
@@ -258,8 +258,8 @@ async fn invalid_registration_fails_the_bind() {
 
     let registry = InProcess::new();
     let named = Registration::new().functions_as("calc");
-    let _running = started(functions().register_in(registry.clone(), named)).await;
-    entered(&registry, "calc").await;
+    let _running = start(functions().register_in(registry.clone(), named)).await;
+    wait_published(&registry, "calc").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -276,10 +276,10 @@ async fn external_changes_in_a_registry_are_kept_and_applied() {
             }
         });
     let server = server().register_in(registry.clone(), registration.clone());
-    let running = started(server.register_in(other.clone(), registration)).await;
+    let running = start(server.register_in(other.clone(), registration)).await;
     let (mut here, mut there) = (registry.discover("Arith").watch(), other.discover("Arith").watch());
-    entered(&registry, "Arith").await;
-    entered(&other, "Arith").await;
+    wait_published(&registry, "Arith").await;
+    wait_published(&other, "Arith").await;
     assert_eq!(next_text(&mut here).await, "tcp@h:1?weight=3");
     assert_eq!(next_text(&mut there).await, "tcp@h:1?weight=3");
 

@@ -45,7 +45,7 @@ impl Drop for DropNotifier {
     }
 }
 
-fn dropped() -> (DropNotifier, oneshot::Receiver<()>) {
+fn drop_notifier() -> (DropNotifier, oneshot::Receiver<()>) {
     let (sender, receiver) = oneshot::channel();
     (DropNotifier(Some(sender)), receiver)
 }
@@ -205,7 +205,7 @@ async fn window_is_credited_only_when_a_message_is_consumed() {
 
 #[tokio::test]
 async fn cancelled_call_drops_its_handler() {
-    let (guard, mut gone) = dropped();
+    let (guard, mut gone) = drop_notifier();
     let guard = std::sync::Mutex::new(Some(guard));
     let hang = move |_: Context, _: Bytes| {
         let guard = guard.lock().unwrap().take();

@@ -74,7 +74,7 @@ impl ConversationTable {
     }
 
     /// Returns the number of those with a validated address.
-    pub(super) fn validated(&self) -> usize {
+    pub(super) fn validated_count(&self) -> usize {
         self.count - self.unvalidated.len()
     }
 
@@ -316,7 +316,7 @@ mod tests {
         let network = Network::new("192.0.2.1".parse().unwrap());
         let counted = |table: &ConversationTable| {
             let NetworkCounts { unvalidated, validated } = table.counts(network);
-            assert_eq!((table.unvalidated.len(), table.validated()), (unvalidated, validated));
+            assert_eq!((table.unvalidated.len(), table.validated_count()), (unvalidated, validated));
             (unvalidated, validated)
         };
         let (first, other) = (conversation(1, "192.0.2.1:1"), conversation(2, "192.0.2.2:1"));

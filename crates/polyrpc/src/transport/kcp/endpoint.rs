@@ -55,7 +55,7 @@ impl Listener {
 
     /// Waits until the listener was dropped and all conversations have ended, after their peers received everything or
     /// did not answer for too long.
-    pub(crate) fn delivered(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub(crate) fn delivery(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut ended = self.ended.clone();
         async move { while ended.changed().await.is_ok() {} }
     }
@@ -108,10 +108,10 @@ pub(crate) async fn connect(address: &str, settings: Arc<Settings>) -> io::Resul
 }
 
 async fn attempt(peer: SocketAddr, settings: Arc<Settings>) -> io::Result<transport::Stream> {
-    start_conversation(connected(peer).await?, peer, settings).await
+    start_conversation(connect_socket(peer).await?, peer, settings).await
 }
 
-async fn connected(peer: SocketAddr) -> io::Result<UdpSocket> {
+async fn connect_socket(peer: SocketAddr) -> io::Result<UdpSocket> {
     let any = match peer {
         SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
@@ -130,7 +130,7 @@ async fn start_conversation(
 ) -> io::Result<transport::Stream> {
     let outlet = Arc::new(Outlet { socket, timers: Timers::new(), is_connected: true });
     let conv = getrandom::u32().map_err(io::Error::other)?;
-    let session = Session::new(settings.clone(), conv, seed()?, outlet.timers.now());
+    let session = Session::new(settings.clone(), conv, random_seed()?, outlet.timers.now());
     let conversation = Conversation::new(outlet.clone(), peer, session);
     let mut conversations = ConversationTable::default();
     conversations.insert(conv, conversation.clone(), true);
@@ -272,7 +272,7 @@ impl Endpoint {
         if let Some(replaced) = self.conversations.validate(conversation) {
             replaced.replace();
         }
-        if self.conversations.validated() > self.settings.validated() {
+        if self.conversations.validated_count() > self.settings.validated() {
             self.make_room(conversation);
         }
     }
@@ -308,7 +308,7 @@ impl Endpoint {
         if !self.has_room(peer) {
             return;
         }
-        let Ok(seed) = seed() else { return };
+        let Ok(seed) = random_seed() else { return };
         let session = Session::accept(self.settings.clone(), conv, seed, self.outlet.timers.now());
         let conversation = Conversation::new(self.outlet.clone(), peer, session);
         let handled = conversation.handle(opened);
@@ -327,7 +327,7 @@ impl Endpoint {
         let now = self.outlet.timers.now();
         if opened.wants_answer()
             && self.refusals.permit(now)
-            && let Ok(seed) = seed()
+            && let Ok(seed) = random_seed()
         {
             let refusal = Session::refusal(self.settings.clone(), conv, seed, now);
             // If the socket's buffer is full, the answer is lost, as it may be in the network.
@@ -347,7 +347,7 @@ impl Endpoint {
             self.conversations.retain(|conversation| !conversation.give_up());
         }
         // At most what the validated ones leave, half of which is the share of a network.
-        let left = most.saturating_sub(self.conversations.validated()).max(1);
+        let left = most.saturating_sub(self.conversations.validated_count()).max(1);
         let unvalidated = self.settings.unvalidated().min(left);
         if (self.conversations.len() >= most || self.conversations.is_crowded(newcomer, unvalidated))
             && let Some(oldest) = self.conversations.evict(newcomer, unvalidated)
@@ -358,7 +358,7 @@ impl Endpoint {
     }
 
     fn ring(&mut self) {
-        while let Some(conversation) = self.outlet.timers.expired() {
+        while let Some(conversation) = self.outlet.timers.pop_expired() {
             if conversation.ring() {
                 self.conversations.remove(&conversation);
             }
@@ -381,7 +381,7 @@ async fn until(alarm: Option<Instant>) {
     }
 }
 
-fn seed() -> io::Result<[u8; 32]> {
+fn random_seed() -> io::Result<[u8; 32]> {
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).map_err(io::Error::other)?;
     Ok(seed)

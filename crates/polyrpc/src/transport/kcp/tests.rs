@@ -19,7 +19,7 @@ fn settings(config: Config) -> Arc<Settings> {
     Arc::new(Settings::new(config).unwrap())
 }
 
-fn protected() -> Config {
+fn protected_config() -> Config {
     Config::rpcx(Cipher::new(Algorithm::Aes, &[7; 32]).unwrap())
 }
 
@@ -29,7 +29,7 @@ async fn listener(config: Config) -> (Listener, String) {
     (listener, address)
 }
 
-fn carried(stream: Stream) -> Box<dyn DatagramStream> {
+fn into_carried(stream: Stream) -> Box<dyn DatagramStream> {
     match stream {
         Stream::Carried(carried) => carried,
         other => panic!("{other:?}"),
@@ -54,13 +54,13 @@ async fn read(stream: &mut Box<dyn DatagramStream>, length: usize) -> BytesMut {
 
 #[tokio::test]
 async fn written_bytes_are_read_on_both_sides() {
-    for config in [Config::default(), protected()] {
+    for config in [Config::default(), protected_config()] {
         let (listener, address) = listener(config.clone()).await;
-        let mut client = carried(connect(&address, settings(config)).await.unwrap());
+        let mut client = into_carried(connect(&address, settings(config)).await.unwrap());
         let request: Vec<u8> = (0..500_000_u32).map(|place| (place * 7) as u8).collect();
         let serve = async {
             let (server, _) = listener.accept().await.unwrap();
-            let mut server = carried(server);
+            let mut server = into_carried(server);
             let heard = read(&mut server, request.len()).await;
             write(&mut server, &heard).await;
             server
@@ -76,11 +76,11 @@ async fn written_bytes_are_read_on_both_sides() {
 
 #[tokio::test]
 async fn written_bytes_are_delivered_after_the_stream_is_dropped() {
-    let (listener, address) = listener(protected()).await;
-    let mut client = carried(connect(&address, settings(protected())).await.unwrap());
+    let (listener, address) = listener(protected_config()).await;
+    let mut client = into_carried(connect(&address, settings(protected_config())).await.unwrap());
     write(&mut client, b"hello").await;
     let (server, _) = listener.accept().await.unwrap();
-    let mut server = carried(server);
+    let mut server = into_carried(server);
     read(&mut server, 5).await;
     write(&mut server, &[9; 50_000]).await;
     drop((server, listener));
@@ -104,7 +104,7 @@ async fn connect_waits_for_an_answer_of_the_server() {
     // A socket that says nothing: no error arrives from its host.
     let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap().to_string();
-    let connecting = connect(&address, settings(protected()));
+    let connecting = connect(&address, settings(protected_config()));
     assert!(tokio::time::timeout(Duration::from_millis(300), connecting).await.is_err());
     let mut probe = [0; 2000];
     assert!(silent.try_recv(&mut probe).is_ok());
@@ -112,16 +112,16 @@ async fn connect_waits_for_an_answer_of_the_server() {
 
 #[tokio::test]
 async fn peer_sees_the_end_of_a_dropped_stream() {
-    for config in [Config::default(), protected()] {
+    for config in [Config::default(), protected_config()] {
         let (listener, address) = listener(config.clone()).await;
-        let client = carried(connect(&address, settings(config.clone())).await.unwrap());
-        let server = carried(listener.accept().await.unwrap().0);
+        let client = into_carried(connect(&address, settings(config.clone())).await.unwrap());
+        let server = into_carried(listener.accept().await.unwrap().0);
         for (gone, mut left) in [(client, server)] {
             drop(gone);
             assert_eq!(end(&mut left).await.unwrap(), 0);
         }
-        let mut client = carried(connect(&address, settings(config)).await.unwrap());
-        let mut server = carried(listener.accept().await.unwrap().0);
+        let mut client = into_carried(connect(&address, settings(config)).await.unwrap());
+        let mut server = into_carried(listener.accept().await.unwrap().0);
         write(&mut server, &[9; 50_000]).await;
         drop((server, listener));
         assert_eq!(read(&mut client, 50_000).await.len(), 50_000);
@@ -131,13 +131,13 @@ async fn peer_sees_the_end_of_a_dropped_stream() {
 
 #[tokio::test]
 async fn client_of_a_restarted_server_learns_that_its_conversation_is_unknown() {
-    for config in [Config::default(), protected()] {
+    for config in [Config::default(), protected_config()] {
         let (first, address) = listener(config.clone()).await;
         let (_second, restarted) = listener(config.clone()).await;
         let relay = Relay::start(&address).await;
-        let mut client = carried(connect(&relay.address, settings(config)).await.unwrap());
+        let mut client = into_carried(connect(&relay.address, settings(config)).await.unwrap());
         write(&mut client, b"hello").await;
-        let mut server = carried(first.accept().await.unwrap().0);
+        let mut server = into_carried(first.accept().await.unwrap().0);
         read(&mut server, 5).await;
         write(&mut server, b"world").await;
         read(&mut client, 5).await;
@@ -151,15 +151,15 @@ async fn client_of_a_restarted_server_learns_that_its_conversation_is_unknown() 
 
 #[tokio::test]
 async fn client_of_a_restarted_server_learns_of_it_if_nothing_was_answered_yet() {
-    for config in [Config::default(), protected()] {
+    for config in [Config::default(), protected_config()] {
         let (first, address) = listener(config.clone()).await;
         let (_second, restarted) = listener(config.clone()).await;
         let relay = Relay::start(&address).await;
-        let mut client = carried(connect(&relay.address, settings(config)).await.unwrap());
+        let mut client = into_carried(connect(&relay.address, settings(config)).await.unwrap());
         write(&mut client, b"hello").await;
-        let mut server = carried(first.accept().await.unwrap().0);
+        let mut server = into_carried(first.accept().await.unwrap().0);
         read(&mut server, 5).await;
-        acknowledged(&*client).await;
+        wait_acknowledged(&*client).await;
         relay.redirect(&restarted);
         // To the second server this looks like the second datagram of a client whose first one is late.
         write(&mut client, b"again").await;
@@ -169,7 +169,7 @@ async fn client_of_a_restarted_server_learns_of_it_if_nothing_was_answered_yet()
 }
 
 /// Waits until everything that was written is acknowledged.
-async fn acknowledged(stream: &dyn DatagramStream) {
+async fn wait_acknowledged(stream: &dyn DatagramStream) {
     let waiting = async {
         while stream.buffered_bytes() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -179,14 +179,14 @@ async fn acknowledged(stream: &dyn DatagramStream) {
 }
 
 /// Connects a client, and exchanges data until the server has validated its address. Returns both ends.
-async fn validated(
+async fn connect_validated(
     listener: &Listener,
     address: &str,
     config: Config,
 ) -> (Box<dyn DatagramStream>, Box<dyn DatagramStream>) {
-    let mut client = carried(connect(address, settings(config)).await.unwrap());
+    let mut client = into_carried(connect(address, settings(config)).await.unwrap());
     write(&mut client, b"hello").await;
-    let mut server = carried(listener.accept().await.unwrap().0);
+    let mut server = into_carried(listener.accept().await.unwrap().0);
     assert_eq!(read(&mut server, 5).await, "hello");
     write(&mut server, b"world").await;
     assert_eq!(read(&mut client, 5).await, "world");
@@ -200,7 +200,7 @@ async fn validated(
 async fn forged_start_does_not_end_a_conversation_with_a_validated_address() {
     let (listener, address) = listener(Config::default()).await;
     let relay = Relay::start(&address).await;
-    let (mut client, mut server) = validated(&listener, &relay.address, Config::default()).await;
+    let (mut client, mut server) = connect_validated(&listener, &relay.address, Config::default()).await;
     let conv = relay.conv();
     // From the client's address, with other numbers and with that of its conversation.
     for forged in [segment(conv ^ 1, b"forged"), probe(conv ^ 2), probe(conv ^ 3), probe(conv)] {
@@ -221,12 +221,12 @@ async fn forged_start_does_not_end_a_conversation_with_a_validated_address() {
 
 #[tokio::test]
 async fn client_restarted_at_its_address_replaces_its_conversation() {
-    for config in [Config::default(), protected()] {
+    for config in [Config::default(), protected_config()] {
         let (listener, address) = listener(config.clone()).await;
         let relay = Relay::start(&address).await;
-        let (first_client, mut first) = validated(&listener, &relay.address, config.clone()).await;
-        acknowledged(&*first_client).await;
-        let (mut client, mut second) = validated(&listener, &relay.address, config).await;
+        let (first_client, mut first) = connect_validated(&listener, &relay.address, config.clone()).await;
+        wait_acknowledged(&*first_client).await;
+        let (mut client, mut second) = connect_validated(&listener, &relay.address, config).await;
         assert_eq!(end(&mut first).await.unwrap(), 0, "the first one has ended");
         write(&mut second, b"alive").await;
         assert_eq!(read(&mut client, 5).await, "alive");
@@ -241,10 +241,10 @@ async fn exiting_server_does_not_wait_for_a_client_that_knows_no_ends() {
         let (listener, address) = listener(Config::default()).await;
         let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         client.send_to(&segment(conv, b"hello"), &address).await.unwrap();
-        let mut server = carried(listener.accept().await.unwrap().0);
+        let mut server = into_carried(listener.accept().await.unwrap().0);
         read(&mut server, 5).await;
         write(&mut server, b"world").await;
-        let delivered = listener.delivered();
+        let delivered = listener.delivery();
         drop((server, listener));
         client.send_to(&acknowledgement_of_data(&client).await, &address).await.unwrap();
         let begin = std::time::Instant::now();
@@ -339,7 +339,7 @@ async fn number_of_conversations_is_limited() {
     let (listener, address) = listener(Config { conversations: 3, ..Config::default() }).await;
     let mut clients = Vec::new();
     for _ in 0..20 {
-        clients.push(carried(connect(&address, settings(Config::default())).await.unwrap()));
+        clients.push(into_carried(connect(&address, settings(Config::default())).await.unwrap()));
     }
     // All at once: the last of them evict the others.
     for client in &mut clients {
@@ -359,7 +359,7 @@ async fn number_of_conversations_is_limited() {
         let mut later = Vec::new();
         loop {
             if let Ok(client) = connect(&address, settings(Config::default())).await {
-                let mut client = carried(client);
+                let mut client = into_carried(client);
                 stuff(&mut client, b"hello");
                 later.push(client);
             }
@@ -378,7 +378,7 @@ async fn number_of_conversations_is_limited() {
 /// Accepts the next conversation that was not evicted before something was written to it.
 async fn accept_written(listener: &Listener) -> Box<dyn DatagramStream> {
     loop {
-        let mut server = carried(listener.accept().await.unwrap().0);
+        let mut server = into_carried(listener.accept().await.unwrap().0);
         let mut written = BytesMut::with_capacity(5);
         if matches!(poll_fn(|cx| server.poll_read(cx, &mut written)).await, Ok(5)) {
             return server;
@@ -391,9 +391,9 @@ async fn long_silent_conversation_is_evicted() {
     let idle = Duration::from_secs(3);
     let (listener, address) = listener(Config { conversations: 1, idle, ..Config::default() }).await;
     let relay = Relay::start(&address).await;
-    let mut gone = carried(connect(&relay.address, settings(Config::default())).await.unwrap());
+    let mut gone = into_carried(connect(&relay.address, settings(Config::default())).await.unwrap());
     write(&mut gone, b"hello").await;
-    let mut first = carried(listener.accept().await.unwrap().0);
+    let mut first = into_carried(listener.accept().await.unwrap().0);
     read(&mut first, 5).await;
     write(&mut first, b"world").await;
     read(&mut gone, 5).await;
@@ -404,10 +404,10 @@ async fn long_silent_conversation_is_evicted() {
     let nowhere = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     relay.redirect(&nowhere.local_addr().unwrap().to_string());
     drop(gone);
-    let mut client = carried(connect(&address, settings(Config::default())).await.unwrap());
+    let mut client = into_carried(connect(&address, settings(Config::default())).await.unwrap());
     write(&mut client, b"again").await;
     let accepted = tokio::time::timeout(5 * idle, listener.accept()).await.expect("there is room");
-    assert_eq!(read(&mut carried(accepted.unwrap().0), 5).await, "again");
+    assert_eq!(read(&mut into_carried(accepted.unwrap().0), 5).await, "again");
     let mut room = BytesMut::with_capacity(10);
     let error = poll_fn(|cx| first.poll_read(cx, &mut room)).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
@@ -415,15 +415,15 @@ async fn long_silent_conversation_is_evicted() {
 
 #[tokio::test]
 async fn datagrams_from_other_addresses_are_ignored() {
-    let (listener, address) = listener(protected()).await;
+    let (listener, address) = listener(protected_config()).await;
     let other = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     for length in 0..1600 {
         other.send_to(&vec![length as u8; length], &address).await.unwrap();
     }
-    let mut client = carried(connect(&address, settings(protected())).await.unwrap());
+    let mut client = into_carried(connect(&address, settings(protected_config())).await.unwrap());
     write(&mut client, b"hello").await;
     let (server, peer) = listener.accept().await.unwrap();
-    assert_eq!(read(&mut carried(server), 5).await, "hello");
+    assert_eq!(read(&mut into_carried(server), 5).await, "hello");
     assert_ne!(peer, other.local_addr().unwrap());
 }
 
@@ -469,7 +469,7 @@ async fn forged_address_is_sent_at_most_three_times_what_came_from_it() {
     let victim = UdpSocket::bind("127.0.0.9:0").await.unwrap();
     let request = segment(7, &[0; 18]);
     victim.send_to(&request, &address).await.unwrap();
-    let mut server = carried(listener.accept().await.unwrap().0);
+    let mut server = into_carried(listener.accept().await.unwrap().0);
     read(&mut server, 18).await;
     stuff(&mut server, &[1; 100_000]);
     // Until it is given up.
@@ -485,9 +485,9 @@ async fn forged_address_is_sent_at_most_three_times_what_came_from_it() {
 #[tokio::test]
 async fn oldest_conversation_without_a_validated_address_makes_room() {
     let (listener, address) = listener(Config { unvalidated: 2, ..Config::default() }).await;
-    let mut proven = carried(connect(&address, settings(Config::default())).await.unwrap());
+    let mut proven = into_carried(connect(&address, settings(Config::default())).await.unwrap());
     write(&mut proven, b"hello").await;
-    let mut kept = carried(listener.accept().await.unwrap().0);
+    let mut kept = into_carried(listener.accept().await.unwrap().0);
     read(&mut kept, 5).await;
     write(&mut kept, b"world").await;
     read(&mut proven, 5).await;
@@ -501,7 +501,7 @@ async fn oldest_conversation_without_a_validated_address_makes_room() {
         socket.send_to(&segment(network, b"forged"), &address).await.unwrap();
         let (stream, peer) = listener.accept().await.unwrap();
         assert_eq!(peer, socket.local_addr().unwrap());
-        forged.push(carried(stream));
+        forged.push(into_carried(stream));
     }
     assert_eq!(end(&mut forged[0]).await.unwrap(), 0, "the oldest has ended");
     for other in &mut forged[1..] {
@@ -520,7 +520,7 @@ async fn one_network_gets_half_of_the_unvalidated_slots() {
         let network = if conv == 0 { 1 } else { 2 };
         let socket = UdpSocket::bind(format!("127.0.{network}.1:0")).await.unwrap();
         socket.send_to(&segment(conv, b"forged"), &address).await.unwrap();
-        streams.push(carried(listener.accept().await.unwrap().0));
+        streams.push(into_carried(listener.accept().await.unwrap().0));
         sockets.push(socket);
     }
     assert_eq!(end(&mut streams[1]).await.unwrap(), 0, "the oldest of the crowded network has ended");
@@ -544,17 +544,17 @@ impl Evictable for Doing {
 }
 
 /// Of 16 conversations, one is for newcomers.
-fn sixteen() -> Config {
+fn small_config() -> Config {
     Config { conversations: 16, ..Config::default() }
 }
 
 #[tokio::test]
 async fn conversation_that_waits_longest_makes_room_for_one_with_a_validated_address() {
-    let (listener, address) = listener(sixteen()).await;
+    let (listener, address) = listener(small_config()).await;
     let evicted = Arc::<AtomicUsize>::default();
     let (mut clients, mut servers) = (Vec::new(), Vec::new());
     for since in 0..15 {
-        let (client, server) = validated(&listener, &address, Config::default()).await;
+        let (client, server) = connect_validated(&listener, &address, Config::default()).await;
         let class = if since < 8 { EvictionClass::Active } else { EvictionClass::Still };
         server.set_connection(Arc::new(Doing(class, 100 - since, evicted.clone())));
         clients.push(client);
@@ -568,7 +568,7 @@ async fn conversation_that_waits_longest_makes_room_for_one_with_a_validated_add
     }
     assert_eq!(evicted.load(Ordering::Relaxed), 0);
 
-    let (_client, mut newcomer) = validated(&listener, &address, Config::default()).await;
+    let (_client, mut newcomer) = connect_validated(&listener, &address, Config::default()).await;
     assert_eq!(end(&mut servers[14]).await.unwrap(), 0, "it has ended");
     assert_eq!(evicted.load(Ordering::Relaxed), 1);
     let error = end(&mut clients[14]).await.unwrap_err();
@@ -580,19 +580,19 @@ async fn conversation_that_waits_longest_makes_room_for_one_with_a_validated_add
 
 #[tokio::test]
 async fn network_with_more_than_half_of_the_conversations_makes_room_only_for_others() {
-    let (listener, address) = listener(sixteen()).await;
+    let (listener, address) = listener(small_config()).await;
     let evicted = Arc::<AtomicUsize>::default();
     let (mut clients, mut servers) = (Vec::new(), Vec::new());
     for since in 0..15 {
-        let (client, server) = validated(&listener, &address, Config::default()).await;
+        let (client, server) = connect_validated(&listener, &address, Config::default()).await;
         server.set_connection(Arc::new(Doing(EvictionClass::Calling, 100 - since, evicted.clone())));
         clients.push(client);
         servers.push(server);
     }
     // Of the same network: it is answered, and then ended itself.
-    let mut client = carried(connect(&address, settings(Config::default())).await.unwrap());
+    let mut client = into_carried(connect(&address, settings(Config::default())).await.unwrap());
     write(&mut client, b"hello").await;
-    let mut refused = carried(listener.accept().await.unwrap().0);
+    let mut refused = into_carried(listener.accept().await.unwrap().0);
     read(&mut refused, 5).await;
     write(&mut refused, b"world").await;
     read(&mut client, 5).await;
@@ -603,7 +603,7 @@ async fn network_with_more_than_half_of_the_conversations_makes_room_only_for_ot
     // Of another one.
     let socket = UdpSocket::bind("127.0.1.1:0").await.unwrap();
     socket.send_to(&segment(7, b"hello"), &address).await.unwrap();
-    let mut newcomer = carried(listener.accept().await.unwrap().0);
+    let mut newcomer = into_carried(listener.accept().await.unwrap().0);
     read(&mut newcomer, 5).await;
     write(&mut newcomer, b"world").await;
     socket.send_to(&acknowledgement_of_data(&socket).await, &address).await.unwrap();

@@ -68,7 +68,7 @@ impl<Conversation> Timers<Conversation> {
     }
 
     /// Returns a conversation whose alarm is due.
-    pub(super) fn expired(&self) -> Option<Arc<Conversation>> {
+    pub(super) fn pop_expired(&self) -> Option<Arc<Conversation>> {
         let mut set = self.lock();
         while set.peek().is_some_and(|first| first.at <= Instant::now()) {
             let conversation = set.pop().and_then(|alarm| alarm.conversation.upgrade());

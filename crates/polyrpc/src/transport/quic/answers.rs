@@ -41,7 +41,7 @@ impl AnswerWatch {
     }
 
     /// Records that something was written.
-    pub(super) fn sent(&self) {
+    pub(super) fn on_sent(&self) {
         self.active.notify_one();
     }
 

@@ -44,7 +44,7 @@ impl Connector {
         let crypto = QuicClientConfig::try_from(crypto)
             .map_err(|error| Status::internal(format!("QUIC cannot be used: {error}")))?;
         let mut client = ClientConfig::new(Arc::new(crypto));
-        client.transport_config(self.config.calling());
+        client.transport_config(self.config.client_transport());
         Ok(client)
     }
 
@@ -73,7 +73,7 @@ impl Connector {
         let connection = connecting.await?;
         let (send, receive) = connection.open_bi().await?;
         let answers = AnswerWatch::start(connection.clone(), self.config.window, self.config.unanswered);
-        Ok(Stream::connected(connection, send, receive, answers))
+        Ok(Stream::new_client(connection, send, receive, answers))
     }
 }
 

@@ -79,7 +79,7 @@ impl Listener {
     }
 
     /// Waits until all connections have ended and their peers were notified.
-    pub(crate) fn delivered(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub(crate) fn delivery(&self) -> impl Future<Output = ()> + Send + use<> {
         let endpoint = self.endpoint.clone();
         async move { endpoint.wait_idle().await }
     }
@@ -132,7 +132,7 @@ impl AdmissionPolicy {
         crypto.alpn_protocols = self.config.alpn();
         let crypto = QuicServerConfig::try_from(crypto).map_err(io::Error::other)?;
         let mut server = ServerConfig::with_crypto(Arc::new(crypto));
-        server.transport_config(self.config.serving(connections));
+        server.transport_config(self.config.server_transport(connections));
         server
             .max_incoming(INCOMING)
             .incoming_buffer_size(FIRST_BYTES)
@@ -141,7 +141,7 @@ impl AdmissionPolicy {
     }
 
     #[cold]
-    fn failed(&self, error: &io::Error, address: SocketAddr) {
+    fn report_failure(&self, error: &io::Error, address: SocketAddr) {
         if let Some(OnFailedHandshake(call)) = &self.on_failed {
             call(error, &Peer::Udp(address));
         }
@@ -171,7 +171,7 @@ async fn accept(
             },
             Some(ended) = handshakes.next() => match ended {
                 Ok(connection) => drop(waiting.spawn(entry.clone().enter(connection))),
-                Err((error, address)) => admission.failed(&error, address),
+                Err((error, address)) => admission.report_failure(&error, address),
             },
             Some(_) = waiting.join_next() => {}
         }
@@ -265,7 +265,7 @@ impl AcceptQueue {
             Ok(Ok((send, receive))) => {
                 let peer = peer(&connection);
                 // If the listener is gone, it is closed.
-                let stream = Stream::accepted(connection, send, receive, self.ended);
+                let stream = Stream::new_server(connection, send, receive, self.ended);
                 let _ = self.accepted.send((stream, peer)).await;
             }
             Ok(Err(_)) => {}

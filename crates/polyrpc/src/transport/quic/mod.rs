@@ -95,7 +95,7 @@ impl Config {
     }
 
     /// Returns the parameters of a connection that is accepted while `connections` others are open.
-    fn serving(&self, connections: usize) -> Arc<TransportConfig> {
+    fn server_transport(&self, connections: usize) -> Arc<TransportConfig> {
         Arc::new(self.transport(self.window_share(connections)))
     }
 
@@ -105,7 +105,7 @@ impl Config {
         self.window.min(part.max(LEAST_WINDOW))
     }
 
-    fn calling(&self) -> Arc<TransportConfig> {
+    fn client_transport(&self) -> Arc<TransportConfig> {
         let mut transport = self.transport(self.window);
         transport.keep_alive_interval(self.keepalive);
         Arc::new(transport)

@@ -25,7 +25,7 @@ pub(super) struct Stream {
 
 impl Stream {
     /// The client's end. `answers` watches whether the server answers.
-    pub(super) fn connected(
+    pub(super) fn new_client(
         connection: Connection,
         send: SendStream,
         receive: RecvStream,
@@ -37,7 +37,7 @@ impl Stream {
     }
 
     /// The server's end. When it is dropped, `ended` keeps the connection until the client has received everything.
-    pub(super) fn accepted(
+    pub(super) fn new_server(
         connection: Connection,
         send: SendStream,
         receive: RecvStream,
@@ -132,7 +132,7 @@ impl Sender {
             }
         }
         if let Some(answers) = self.answers.as_ref().filter(|_| written > 0) {
-            answers.sent();
+            answers.on_sent();
         }
         Poll::Ready(Ok(written))
     }

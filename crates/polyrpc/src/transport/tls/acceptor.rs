@@ -28,7 +28,7 @@ impl Acceptor {
     }
 
     /// Returns whether clear text is rejected.
-    pub(crate) fn required(&self) -> bool {
+    pub(crate) fn is_required(&self) -> bool {
         self.server.is_required()
     }
 
@@ -41,7 +41,7 @@ impl Acceptor {
     pub(crate) fn watch(&self) -> impl Future<Output = ()> + 'static + use<> {
         let server = self.server.clone();
         async move {
-            if let Some(every) = server.watched() {
+            if let Some(every) = server.watch_interval() {
                 watch::watch(server, every).await;
             }
         }

@@ -96,7 +96,7 @@ impl Client {
     }
 
     /// Returns the interval of checking its files.
-    pub(super) fn watched(&self) -> Option<Duration> {
+    pub(super) fn watch_interval(&self) -> Option<Duration> {
         self.watch
     }
 
@@ -131,7 +131,7 @@ impl Client {
         let config = match self.accepts_any {
             true => config.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider()))),
             false if self.authorities.is_empty() => config.with_root_certificates(of_the_system()?),
-            false => config.dangerous().with_custom_certificate_verifier(Arc::new(self.named()?)),
+            false => config.dangerous().with_custom_certificate_verifier(Arc::new(self.named_authorities()?)),
         };
         let mut config = match &self.identity {
             None => config.with_no_client_auth(),
@@ -147,7 +147,7 @@ impl Client {
     }
 
     /// Returns a verifier that trusts the configured authorities.
-    fn named(&self) -> Result<NamedAuthorities, Status> {
+    fn named_authorities(&self) -> Result<NamedAuthorities, Status> {
         let mut certificates = Vec::new();
         let mut roots = RootCertStore::empty();
         for pem in &self.authorities {

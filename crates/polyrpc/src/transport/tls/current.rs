@@ -45,7 +45,7 @@ impl Current {
 
     /// Returns whether the files are to be [checked](Self::refresh): `true` once per interval.
     pub(super) fn is_due(&self) -> bool {
-        let Some(every) = self.settings.watched() else { return false };
+        let Some(every) = self.settings.watch_interval() else { return false };
         let (mut read, now) = (self.lock(), Instant::now());
         let is_due = now.duration_since(read.looked) >= every;
         if is_due {

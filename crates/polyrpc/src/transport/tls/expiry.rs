@@ -9,13 +9,13 @@ use super::pem::Pem;
 
 /// Logs a warning if a certificate that is about to be used has expired.
 pub(super) fn log_if_expired(certificate: &[u8], from: &Pem) {
-    if let Some(not_after) = expired(certificate, SystemTime::now()) {
+    if let Some(not_after) = expired_since(certificate, SystemTime::now()) {
         tracing::warn!(target: TARGET, %from, %not_after, "the certificate has expired: peers will reject it");
     }
 }
 
 /// Returns when it expired, if it has.
-fn expired(certificate: &[u8], now: SystemTime) -> Option<String> {
+fn expired_since(certificate: &[u8], now: SystemTime) -> Option<String> {
     let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let end = not_after(certificate)?;
     (end.seconds < i64::try_from(now).unwrap_or(i64::MAX)).then_some(end.text)
@@ -108,8 +108,8 @@ mod tests {
             assert_eq!(end.seconds, seconds, "{year}");
             let last = UNIX_EPOCH + Duration::from_secs(seconds as u64);
             let certificate = params.self_signed(&key).unwrap();
-            assert_eq!(expired(certificate.der(), last), None);
-            assert_eq!(expired(certificate.der(), last + Duration::from_secs(1)), Some(end.text));
+            assert_eq!(expired_since(certificate.der(), last), None);
+            assert_eq!(expired_since(certificate.der(), last + Duration::from_secs(1)), Some(end.text));
         }
         for bytes in [&b""[..], b"\x30", b"\x30\x84\xff\xff\xff\xff", b"\x30\x03\x30\x01\x00"] {
             assert_eq!(not_after(bytes), None);

@@ -113,7 +113,7 @@ fn certificate_text(error: &CertificateError) -> String {
         }
         CertificateError::NotValidForName => "the server's certificate is for another name".to_owned(),
         CertificateError::NotValidForNameContext { expected, presented } => {
-            let presented: Vec<_> = presented.iter().map(|name| plain(name)).collect();
+            let presented: Vec<_> = presented.iter().map(|name| strip_name_kind(name)).collect();
             match presented.is_empty() {
                 true => format!("the server's certificate has no name, want {}", name_text(expected)),
                 false => format!(
@@ -133,7 +133,7 @@ fn certificate_text(error: &CertificateError) -> String {
 }
 
 /// rustls includes the kind of a name: `DnsName("a.example")`.
-fn plain(name: &str) -> &str {
+fn strip_name_kind(name: &str) -> &str {
     let inner = name.split_once('(').map_or(name, |(_, rest)| rest);
     inner.trim_end_matches(')').trim_matches('"')
 }

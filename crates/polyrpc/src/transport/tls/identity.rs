@@ -32,7 +32,7 @@ impl Identity {
         if let Some(certificate) = certificates.first() {
             expiry::log_if_expired(certificate, &self.certificate);
         }
-        certified(certificates, key).map(Arc::new).map_err(|error| {
+        certified_key(certificates, key).map(Arc::new).map_err(|error| {
             Status::invalid_argument(match error {
                 Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
                     format!("the key in {} is not that of the certificate in {}", self.key, self.certificate)
@@ -58,7 +58,7 @@ impl Identity {
 ///
 /// `openssl x509 -req` without extensions creates X.509 v1 certificates. rustls would not parse one of a peer, and so
 /// cannot compare the key with one's own; but for presenting it, it is enough that the key is found in it.
-fn certified(
+fn certified_key(
     certificates: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 ) -> Result<CertifiedKey, Error> {

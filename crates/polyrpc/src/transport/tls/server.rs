@@ -106,7 +106,7 @@ impl Server {
     }
 
     /// Returns the interval at which its files are checked.
-    pub(super) fn watched(&self) -> Option<Duration> {
+    pub(super) fn watch_interval(&self) -> Option<Duration> {
         self.0.settings.watch
     }
 

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
 
-use super::jump::{jump, jumping_on, rehash};
+use super::jump::{jump, pick_available, rehash};
 use crate::client::balance::{Candidate, LoadBalancer, PickContext, Picker};
 
 /// See [`Policy::double_jump`](super::super::Policy::double_jump).
@@ -91,7 +91,7 @@ impl Picker for DoubleJumpPicker {
         if self.compact.is_empty() {
             return None;
         }
-        jumping_on(context, &self.compact, |key| self.at(key))
+        pick_available(context, &self.compact, |key| self.at(key))
     }
 }
 

@@ -27,7 +27,7 @@ enum Kind {
 }
 
 impl<'a, W: Write> Printer<'a, W> {
-    fn nested(out: &'a mut W) -> Self {
+    fn new(out: &'a mut W) -> Self {
         Self { out, by_pointer: false }
     }
 
@@ -307,7 +307,7 @@ impl<W: Write> ser::SerializeMap for Entries<'_, W> {
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Refusal> {
         let mut text = String::new();
-        if key.serialize(Printer::nested(&mut text))? == Kind::Other {
+        if key.serialize(Printer::new(&mut text))? == Kind::Other {
             self.keys = Kind::Other;
         }
         self.entries.push((text, String::new()));
@@ -363,7 +363,7 @@ mod tests {
 
     use super::*;
 
-    fn printed(value: impl Serialize) -> String {
+    fn print_to_string(value: impl Serialize) -> String {
         let mut text = String::new();
         print(&value, false, &mut text).unwrap();
         text
@@ -390,13 +390,13 @@ mod tests {
 
     #[test]
     fn values_are_printed_as_in_go() {
-        assert_eq!(printed(-7_i8), "-7");
-        assert_eq!(printed(u64::MAX), "18446744073709551615");
-        assert_eq!(printed((true, 'x', "a b", ())), "[true x a b <nil>]");
-        assert_eq!(printed(Args { a: 1, b: None, names: vec!["x", ""] }), "{1 <nil> [x ]}");
-        assert_eq!(printed(Metres(1.5)), "1.5");
-        assert_eq!(printed(Pair(200, false)), "{200 false}");
-        assert_eq!(printed(Vec::<i32>::new()), "[]");
+        assert_eq!(print_to_string(-7_i8), "-7");
+        assert_eq!(print_to_string(u64::MAX), "18446744073709551615");
+        assert_eq!(print_to_string((true, 'x', "a b", ())), "[true x a b <nil>]");
+        assert_eq!(print_to_string(Args { a: 1, b: None, names: vec!["x", ""] }), "{1 <nil> [x ]}");
+        assert_eq!(print_to_string(Metres(1.5)), "1.5");
+        assert_eq!(print_to_string(Pair(200, false)), "{200 false}");
+        assert_eq!(print_to_string(Vec::<i32>::new()), "[]");
     }
 
     #[test]
@@ -416,17 +416,17 @@ mod tests {
             (f64::INFINITY, "+Inf"),
             (f64::NEG_INFINITY, "-Inf"),
         ] {
-            assert_eq!(printed(value), text);
+            assert_eq!(print_to_string(value), text);
         }
-        assert_eq!(printed(0.1_f32), "0.1");
-        assert_eq!(printed(1e-7_f32), "1e-07");
+        assert_eq!(print_to_string(0.1_f32), "0.1");
+        assert_eq!(print_to_string(1e-7_f32), "1e-07");
     }
 
     #[test]
     fn maps_are_printed_in_key_order() {
-        assert_eq!(printed(HashMap::from([(10, "x"), (9, "y"), (-1, "z")])), "map[-1:z 9:y 10:x]");
-        assert_eq!(printed(HashMap::from([("10", 1), ("9", 2)])), "map[10:1 9:2]");
-        assert_eq!(printed(HashMap::<u8, u8>::new()), "map[]");
+        assert_eq!(print_to_string(HashMap::from([(10, "x"), (9, "y"), (-1, "z")])), "map[-1:z 9:y 10:x]");
+        assert_eq!(print_to_string(HashMap::from([("10", 1), ("9", 2)])), "map[10:1 9:2]");
+        assert_eq!(print_to_string(HashMap::<u8, u8>::new()), "map[]");
     }
 
     #[test]

@@ -21,13 +21,13 @@ impl Picker for JumpPicker {
         if places.is_empty() {
             return None;
         }
-        jumping_on(context, places, |key| places[jump(key, places.len())])
+        pick_available(context, places, |key| places[jump(key, places.len())])
     }
 }
 
 /// Returns the first server that may take the call among those that `at` finds for the key and its rehashes; otherwise
 /// the first available of all `places`.
-pub(super) fn jumping_on(
+pub(super) fn pick_available(
     context: &PickContext<'_>,
     places: &[usize],
     at: impl Fn(u64) -> usize,

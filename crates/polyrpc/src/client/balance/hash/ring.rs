@@ -154,7 +154,7 @@ impl RingPicker {
 
 impl Picker for RingPicker {
     fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
-        let mut servers = self.from(folded(key::hash_key(context)));
+        let mut servers = self.from(fold_key(key::hash_key(context)));
         let near = servers.by_ref().take(NEAR).find(|&place| context.is_eligible(place));
         near.or_else(|| {
             // Before walking all points, check whether any server may take the call.
@@ -168,7 +168,7 @@ impl Picker for RingPicker {
 const NEAR: usize = 128;
 
 /// Folds a key to 32 bits; brpc's request codes, which have 32 bits, stay unchanged.
-fn folded(key: u64) -> u32 {
+fn fold_key(key: u64) -> u32 {
     key as u32 ^ (key >> 32) as u32
 }
 

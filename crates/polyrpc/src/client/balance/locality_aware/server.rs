@@ -148,7 +148,7 @@ impl RecentReplies {
             self.latest.pop_front();
         }
         self.latest.push_back(RecentReply { ended, latencies: before.saturating_add(latency) });
-        self.average = self.averaged();
+        self.average = self.compute_average();
     }
 
     /// Adds a failure to the latency of the newest reply; it is no reply itself.
@@ -158,11 +158,11 @@ impl RecentReplies {
             // Without any reply yet, the assumed latency is the time the call would have waited.
             None => self.push(ended, latency.max(timeout.unwrap_or_default())),
         }
-        self.average = self.averaged();
+        self.average = self.compute_average();
     }
 
     /// Average latency of the replies after the oldest, or of the only one.
-    fn averaged(&self) -> Duration {
+    fn compute_average(&self) -> Duration {
         match (self.latest.front(), self.latest.back()) {
             (Some(oldest), Some(newest)) if self.latest.len() > 1 => {
                 newest.latencies.saturating_sub(oldest.latencies) / (self.latest.len() - 1) as u32
@@ -218,7 +218,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn answered(latency: Duration) -> AttemptOutcome<'static> {
+    fn success(latency: Duration) -> AttemptOutcome<'static> {
         AttemptOutcome { latency, now: Instant::now(), failure: None, timeout: None, attempts: (0, 1) }
     }
 
@@ -227,10 +227,10 @@ mod tests {
         let server = ServerWeight::default();
         assert_eq!(server.base(), 1_008_680_231);
         server.record_start(Duration::ZERO);
-        server.record_end(MS, &answered(MS));
+        server.record_end(MS, &success(MS));
         assert_eq!(server.weight(MS), 1_008_680);
         server.record_start(MS);
-        server.record_end(4 * MS, &answered(3 * MS));
+        server.record_end(4 * MS, &success(3 * MS));
         assert_eq!(server.weight(4 * MS), 336_226);
     }
 
@@ -239,7 +239,7 @@ mod tests {
         let server = ServerWeight::default();
         for turn in 0..128 {
             server.record_start(10 * turn * MS);
-            server.record_end((10 * turn + 2) * MS, &answered(2 * MS));
+            server.record_end((10 * turn + 2) * MS, &success(2 * MS));
         }
         // 100 replies in a second, with a latency of two milliseconds each.
         assert!((server.base() - 50_434_011).abs() < 10, "{}", server.base());
@@ -249,14 +249,14 @@ mod tests {
     fn slow_calls_in_flight_reduce_the_weight() {
         let server = ServerWeight::default();
         server.record_start(Duration::ZERO);
-        server.record_end(2 * MS, &answered(2 * MS));
+        server.record_end(2 * MS, &success(2 * MS));
         let base = server.base();
         server.record_start(10 * MS);
         server.record_start(12 * MS);
         assert_eq!(server.weight(13 * MS), base);
         assert_eq!(server.weight(41 * MS), base / 10);
         assert_eq!(server.weight(Duration::from_secs(3600)), MIN_WEIGHT);
-        server.record_end(3_600_000 * MS, &answered(3_599_990 * MS));
+        server.record_end(3_600_000 * MS, &success(3_599_990 * MS));
         assert_eq!(server.lock().in_flight.began, 12 * MS);
     }
 
@@ -267,7 +267,7 @@ mod tests {
             failure: Some(&status),
             timeout: Some(100 * MS),
             attempts: (left, had),
-            ..answered(10 * MS)
+            ..success(10 * MS)
         };
         assert_eq!(failed_latency(&failed(0, 1)), 100 * MS);
         assert_eq!(failed_latency(&failed(3, 1)), 12 * MS);
@@ -287,9 +287,9 @@ mod tests {
     #[test]
     fn cancelled_call_can_only_raise_the_latency() {
         let status = Status::cancelled("");
-        let given_up = |latency| AttemptOutcome { failure: Some(&status), ..answered(latency) };
+        let given_up = |latency| AttemptOutcome { failure: Some(&status), ..success(latency) };
         let server = ServerWeight::default();
-        server.record_end(10 * MS, &answered(10 * MS));
+        server.record_end(10 * MS, &success(10 * MS));
         server.record_end(20 * MS, &given_up(MS));
         assert_eq!(server.lock().answers.average, 10 * MS);
         server.record_end(40 * MS, &given_up(20 * MS));

@@ -102,13 +102,13 @@ impl WeightedSchedule {
 
 impl WeightGroup {
     /// Returns the gain of the member whose turn it is, as of now.
-    fn accumulated(&self, now: u64) -> i64 {
+    fn gain_at(&self, now: u64) -> i64 {
         self.gained + self.weight * (now - self.at) as i64
     }
 
     /// Returns the sort key: higher gain first, then the lower place.
     fn rank(&self, now: u64) -> (i64, std::cmp::Reverse<usize>) {
-        (self.accumulated(now), std::cmp::Reverse(self.members[self.next]))
+        (self.gain_at(now), std::cmp::Reverse(self.members[self.next]))
     }
 
     /// Returns the first turn after `now` at which `other` is ahead of `self`, which is ahead now.
@@ -117,7 +117,7 @@ impl WeightGroup {
         if closer <= 0 {
             return FOREVER;
         }
-        let ahead = self.accumulated(now) - other.accumulated(now);
+        let ahead = self.gain_at(now) - other.gain_at(now);
         let level = ahead / closer;
         let level_is_enough = ahead % closer == 0 && other.members[other.next] < self.members[self.next];
         now + level as u64 + u64::from(!level_is_enough)
@@ -129,7 +129,7 @@ impl WeightGroup {
         self.next += 1;
         if self.next == self.members.len() {
             // All members have paid now.
-            (self.next, self.gained, self.at) = (0, self.accumulated(now) - price, now);
+            (self.next, self.gained, self.at) = (0, self.gain_at(now) - price, now);
         }
         place
     }

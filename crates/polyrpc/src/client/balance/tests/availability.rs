@@ -37,14 +37,14 @@ fn servers(n: usize) -> Vec<Candidate> {
     candidates(n)
         .iter()
         .enumerate()
-        .map(|(place, candidate)| candidate.renewed(candidates_with(place)))
+        .map(|(place, candidate)| candidate.with_attributes(candidates_with(place)))
         .collect()
 }
 
 #[test]
 fn only_available_servers_are_picked() {
     for name in ALL {
-        let balance = named(name).unwrap();
+        let balance = parse_policy(name).unwrap();
         for n in [1, 2, 3, 10, 100] {
             let candidates = servers(n);
             let pick = balance.picker(&candidates);
@@ -73,7 +73,7 @@ fn no_server_is_picked_if_none_is_available() {
     for name in ALL {
         for n in [0, 1, 2, 50] {
             let candidates = servers(n);
-            let pick = named(name).unwrap().picker(&candidates);
+            let pick = parse_policy(name).unwrap().picker(&candidates);
             candidates.iter().for_each(|candidate| candidate.load().set_well(false));
             assert_eq!(pick.pick(&context(&candidates)), None, "{name} among {n}");
             candidates.iter().for_each(|candidate| candidate.load().set_well(true));
@@ -98,7 +98,7 @@ fn outcome_for_an_unknown_index_is_ignored() {
         attempts: (0, 1),
     };
     for name in ALL {
-        let pick = named(name).unwrap().picker(&[]);
+        let pick = parse_policy(name).unwrap().picker(&[]);
         pick.call_started(3, Instant::now());
         pick.call_finished(3, &outcome);
     }
@@ -109,7 +109,7 @@ fn remaining_servers_take_over_evenly() {
     // An unhealthy server's share must not fall to one neighbour only.
     for name in ["random", "rr", "jump", "doublejump", "c_murmurhash:replicas=1000"] {
         let candidates = candidates(10);
-        let pick = named(name).unwrap().picker(&candidates);
+        let pick = parse_policy(name).unwrap().picker(&candidates);
         candidates[4].load().set_well(false);
         let mut shares = [0_usize; 10];
         for key in 0..9000_u64 {
@@ -126,8 +126,8 @@ fn remaining_servers_take_over_evenly() {
 #[test]
 fn remaining_servers_keep_their_relative_weights() {
     for name in ["swrr", "wrr", "wr"] {
-        let candidates = weighing(&[1_000_000, 3, 1, 0]);
-        let pick = named(name).unwrap().picker(&candidates);
+        let candidates = weighted_candidates(&[1_000_000, 3, 1, 0]);
+        let pick = parse_policy(name).unwrap().picker(&candidates);
         candidates[0].load().set_well(false);
         let shares = shares(&*pick, &candidates, 8000);
         // Seven standard deviations of 39.
@@ -138,7 +138,7 @@ fn remaining_servers_keep_their_relative_weights() {
 #[test]
 fn skipped_turn_does_not_skew_the_others() {
     let candidates = candidates(3);
-    let pick = named("rr").unwrap().picker(&candidates);
+    let pick = parse_policy("rr").unwrap().picker(&candidates);
     candidates[1].load().set_well(false);
     assert_eq!(shares(&*pick, &candidates, 100), [50, 0, 50]);
 }

@@ -39,7 +39,7 @@ fn round_robin_continues_in_the_next_set() {
 
 #[test]
 fn smooth_weighted_order_equals_that_of_rpcx() {
-    let candidates = weighing(&[5, 1, 1]);
+    let candidates = weighted_candidates(&[5, 1, 1]);
     let pick = SmoothWeightedRoundRobin::new().picker(&candidates);
     let order: Vec<_> = (0..14).map(|_| pick.pick(&context(&candidates)).unwrap()).collect();
     assert_eq!(order, [0, 0, 1, 0, 2, 0, 0, 0, 0, 1, 0, 2, 0, 0]);
@@ -48,24 +48,24 @@ fn smooth_weighted_order_equals_that_of_rpcx() {
 #[test]
 fn smooth_weighted_order_continues_across_equal_sets() {
     let balance = SmoothWeightedRoundRobin::new();
-    let alike = weighing(&[1, 1, 1]);
+    let alike = weighted_candidates(&[1, 1, 1]);
     let next = |candidates: &[Candidate]| balance.picker(candidates).pick(&context(candidates)).unwrap();
     // A registry reports the servers' load every few seconds.
     let doing = |calls: usize| -> Vec<_> {
         let candidates_with =
             |one: &Candidate| one.instance().attributes.clone().with("calls", calls.to_string());
-        alike.iter().map(|one| one.renewed(candidates_with(one))).collect()
+        alike.iter().map(|one| one.with_attributes(candidates_with(one))).collect()
     };
     assert_eq!([0, 1, 2, 3].map(|calls| next(&doing(calls))), [0, 1, 2, 0]);
-    let heavier: Vec<_> = alike.iter().map(|one| one.renewed("weight=2".parse().unwrap())).collect();
+    let heavier: Vec<_> = alike.iter().map(|one| one.with_attributes("weight=2".parse().unwrap())).collect();
     assert_eq!([next(&heavier), next(&heavier), next(&heavier[..2])], [0, 1, 0]);
-    assert_eq!(next(&weighing(&[1, 1])), 0, "they are others");
+    assert_eq!(next(&weighted_candidates(&[1, 1])), 0, "they are others");
 }
 
 #[test]
 fn weighted_round_robin_is_exact() {
     let weights = [5, 1, 0, 3, 100, 7];
-    let candidates = weighing(&weights);
+    let candidates = weighted_candidates(&weights);
     for balance in [&SmoothWeightedRoundRobin::new() as &dyn LoadBalancer, &WeightedRoundRobin] {
         let shares = shares(&*balance.picker(&candidates), &candidates, 1160);
         assert_eq!(shares, weights.map(|weight| 10 * weight as usize), "{balance:?}");
@@ -75,9 +75,9 @@ fn weighted_round_robin_is_exact() {
 #[test]
 fn heavy_weights_take_no_more_memory() {
     rng::set_seed(1);
-    let candidates = weighing(&[u32::MAX, u32::MAX, u32::MAX - 1, 2]);
+    let candidates = weighted_candidates(&[u32::MAX, u32::MAX, u32::MAX - 1, 2]);
     for name in ["swrr", "wrr", "wr"] {
-        let shares = shares(&*named(name).unwrap().picker(&candidates), &candidates, 3000);
+        let shares = shares(&*parse_policy(name).unwrap().picker(&candidates), &candidates, 3000);
         assert!(shares[..3].iter().all(|share| share.abs_diff(1000) < 182), "{name}: {shares:?}");
     }
 }
@@ -85,7 +85,7 @@ fn heavy_weights_take_no_more_memory() {
 #[test]
 fn weighted_round_robin_is_spread_out() {
     // The heaviest server, with five sevenths of the picks, never waits for more than one other pick.
-    let candidates = weighing(&[50, 10, 10]);
+    let candidates = weighted_candidates(&[50, 10, 10]);
     let pick = WeightedRoundRobin.picker(&candidates);
     let order: Vec<_> = (0..140).map(|_| pick.pick(&context(&candidates)).unwrap()).collect();
     assert!(order.windows(2).all(|two| two.contains(&0)), "{order:?}");
@@ -93,9 +93,10 @@ fn weighted_round_robin_is_spread_out() {
 
 #[test]
 fn no_server_is_picked_if_all_weights_are_zero() {
-    let candidates = weighing(&[0, 0]);
+    let candidates = weighted_candidates(&[0, 0]);
     for name in ["swrr", "wrr", "wr"] {
-        assert_eq!(named(name).unwrap().picker(&candidates).pick(&context(&candidates)), None, "{name}");
+        let pick = parse_policy(name).unwrap().picker(&candidates);
+        assert_eq!(pick.pick(&context(&candidates)), None, "{name}");
     }
 }
 
@@ -103,7 +104,7 @@ fn no_server_is_picked_if_all_weights_are_zero() {
 fn weighted_random_approximates_the_weights() {
     rng::set_seed(3);
     let weights = [5, 1, 0, 3, 1];
-    let candidates = weighing(&weights);
+    let candidates = weighted_candidates(&weights);
     let shares = shares(&*WeightedRandom.picker(&candidates), &candidates, 100_000);
     for (share, weight) in shares.iter().zip(weights) {
         let expected = 10_000 * weight as usize;
@@ -149,7 +150,8 @@ fn least_in_flight_stays_level_among_many_servers() {
 fn least_reported_follows_calls_and_then_tps() {
     rng::set_seed(7);
     let mut candidates = candidates_with("calls", &["12.50", "3.25", "3.25", "x", "-1", "NaN", "inf"]);
-    let tps = |candidate: &Candidate, tps: &str| candidate.renewed(Attributes::new().with("tps", tps));
+    let tps =
+        |candidate: &Candidate, tps: &str| candidate.with_attributes(Attributes::new().with("tps", tps));
     candidates.push(tps(&candidates[0], "4"));
     let shares = shares(&*LeastReported.picker(&candidates), &candidates, 2000);
     assert!(shares[1].abs_diff(1000) < 160 && shares[1] + shares[2] == 2000, "{shares:?}");
@@ -172,7 +174,7 @@ fn least_reported_without_reports_distributes_evenly() {
 #[test]
 fn closest_server_is_picked_and_those_without_coordinates_are_not() {
     rng::set_seed(9);
-    let at = |candidate: &Candidate, place: &str| candidate.renewed(place.parse().unwrap());
+    let at = |candidate: &Candidate, place: &str| candidate.with_attributes(place.parse().unwrap());
     let places = [
         "latitude=30&longitude=120",
         "latitude=31&longitude=121",

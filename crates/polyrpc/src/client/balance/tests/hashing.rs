@@ -22,7 +22,7 @@ fn owners(balance: &dyn LoadBalancer, candidates: &[Candidate]) -> Vec<String> {
 fn removed_server_moves_only_its_own_keys() {
     for name in ["doublejump", "c_murmurhash", "c_md5", "c_ketama"] {
         for n in [2, 5, 10, 50] {
-            let balance = named(name).unwrap();
+            let balance = parse_policy(name).unwrap();
             let all = candidates(n);
             let before = owners(&*balance, &all);
             let gone = all[n / 2].instance().address.clone();
@@ -46,7 +46,7 @@ fn on_average_one_in_n_keys_moves() {
         let all = candidates(n);
         let mut moved = 0;
         for gone in 0..n {
-            let balance = named(name).unwrap();
+            let balance = parse_policy(name).unwrap();
             let before = owners(&*balance, &all);
             let left: Vec<_> = [&all[..gone], &all[gone + 1..]].concat();
             moved += before
@@ -62,7 +62,7 @@ fn on_average_one_in_n_keys_moves() {
 
 #[test]
 fn jump_hash_moves_few_keys_when_the_last_server_leaves() {
-    let balance = named("jump").unwrap();
+    let balance = parse_policy("jump").unwrap();
     let all = candidates(10);
     let moved =
         owners(&*balance, &all).iter().zip(owners(&*balance, &all[..9])).filter(|(a, b)| *a != b).count();
@@ -76,7 +76,7 @@ fn every_server_owns_keys() {
         [("jump", 0.15), ("doublejump", 0.15), ("c_murmurhash", 0.6), ("c_md5", 0.6), ("c_ketama", 0.6)]
     {
         let all = candidates(10);
-        let owners = owners(&*named(name).unwrap(), &all);
+        let owners = owners(&*parse_policy(name).unwrap(), &all);
         for candidate in &all {
             let share = owners.iter().filter(|owner| **owner == candidate.instance().address).count();
             let expected = KEYS as f64 / 10.0;
@@ -90,7 +90,8 @@ fn order_of_a_set_does_not_matter() {
     for name in ["jump", "doublejump", "c_murmurhash", "c_md5", "c_ketama"] {
         let all = candidates(10);
         let turned: Vec<_> = all.iter().rev().cloned().collect();
-        assert_eq!(owners(&*named(name).unwrap(), &all), owners(&*named(name).unwrap(), &turned), "{name}");
+        let owners = |servers: &[Candidate]| owners(&*parse_policy(name).unwrap(), servers);
+        assert_eq!(owners(&all), owners(&turned), "{name}");
     }
 }
 
@@ -98,7 +99,7 @@ fn order_of_a_set_does_not_matter() {
 fn equal_requests_without_a_key_reach_the_same_server() {
     let all = candidates(10);
     for name in ["jump", "doublejump", "c_murmurhash"] {
-        let pick = named(name).unwrap().picker(&all);
+        let pick = parse_policy(name).unwrap().picker(&all);
         let place =
             |method, request: &[u8]| pick.pick(&PickContext { method, request, ..context(&all) }).unwrap();
         let places = |method| (0..100_u8).map(move |byte| (method, [byte; 3]));

@@ -10,7 +10,7 @@ use super::{Candidate, LoadBalancer, PickContext, Picker, Policy};
 use crate::discovery::{Attributes, Instance};
 
 /// The policy of this name.
-pub(super) fn named(name: &str) -> crate::client::Result<Arc<dyn LoadBalancer>> {
+pub(super) fn parse_policy(name: &str) -> crate::client::Result<Arc<dyn LoadBalancer>> {
     Ok(Arc::new(name.parse::<Policy>()?))
 }
 
@@ -27,12 +27,12 @@ pub(super) fn candidates_with(name: &str, values: &[&str]) -> Vec<Candidate> {
     candidates(values.len())
         .iter()
         .zip(values)
-        .map(|(candidate, value)| candidate.renewed(candidates_with(value)))
+        .map(|(candidate, value)| candidate.with_attributes(candidates_with(value)))
         .collect()
 }
 
 /// Servers with these weights.
-pub(super) fn weighing(weights: &[u32]) -> Vec<Candidate> {
+pub(super) fn weighted_candidates(weights: &[u32]) -> Vec<Candidate> {
     let texts: Vec<_> = weights.iter().map(u32::to_string).collect();
     candidates_with("weight", &texts.iter().map(|text| &**text).collect::<Vec<_>>())
 }

@@ -213,7 +213,7 @@ fn p2c_gives_twice_the_calls_to_twice_the_weight() {
     rng::set_seed(16);
     let balance = P2c::new().choices(3);
     let mut world = World::new(&balance, (0..3).map(|_| steady(Reply::Concurrent(2 * MS))).collect());
-    world.candidates = weighing(&[2, 1, 1]);
+    world.candidates = weighted_candidates(&[2, 1, 1]);
     world.pick = balance.picker(&world.candidates);
     world.run(40, 10 * SECOND);
     let shares = world.shares(SECOND, 10 * SECOND);

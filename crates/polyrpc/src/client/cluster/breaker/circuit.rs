@@ -179,7 +179,7 @@ impl FailureHistory {
     fn record(&self, trip: &TripPolicy, failed: bool, latency: Duration, now: Duration) -> bool {
         match (self, trip) {
             (Self::Consecutive(run), TripPolicy::Consecutive(limit)) => run.record(limit, failed, now),
-            (Self::Rate(window), TripPolicy::Rate(limit)) => lock(window).note(limit, failed, now),
+            (Self::Rate(window), TripPolicy::Rate(limit)) => lock(window).record(limit, failed, now),
             (Self::Cost(ledgers), TripPolicy::Cost([long, short])) => {
                 let [of_long, of_short] = &mut *lock(ledgers);
                 // `|` does not short-circuit: both windows must record the call.

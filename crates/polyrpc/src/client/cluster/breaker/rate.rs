@@ -28,7 +28,7 @@ struct Tenth {
 
 impl Window {
     /// Records the end of a call. Returns whether too many have failed.
-    pub(super) fn note(&mut self, limit: &RateLimit, failed: bool, now: Duration) -> bool {
+    pub(super) fn record(&mut self, limit: &RateLimit, failed: bool, now: Duration) -> bool {
         self.advance(limit, now);
         let place = (self.newest % TENTHS as u64) as usize;
         if let Some(tenth) = self.tenths.get_mut(place) {
@@ -75,20 +75,20 @@ mod tests {
     #[test]
     fn failure_rate_applies_after_enough_calls() {
         let mut window = Window::default();
-        assert_eq!((1..100).find(|_| window.note(&LIMIT, true, at(5))), Some(10));
+        assert_eq!((1..100).find(|_| window.record(&LIMIT, true, at(5))), Some(10));
         let mut window = Window::default();
-        (0..50).for_each(|_| assert!(!window.note(&LIMIT, false, at(5))));
-        assert_eq!((1..100).find(|_| window.note(&LIMIT, true, at(5))), Some(50));
+        (0..50).for_each(|_| assert!(!window.record(&LIMIT, false, at(5))));
+        assert_eq!((1..100).find(|_| window.record(&LIMIT, true, at(5))), Some(50));
     }
 
     #[test]
     fn outcomes_older_than_the_window_are_dropped() {
         let mut window = Window::default();
-        (0..9).for_each(|_| assert!(!window.note(&LIMIT, true, at(0))));
-        assert!(!window.note(&LIMIT, true, at(10_000)), "the nine calls have expired");
-        (0..8).for_each(|_| assert!(!window.note(&LIMIT, true, at(19_000))));
-        assert!(window.note(&LIMIT, true, at(19_999)), "the one of 10 s still counts");
-        assert!(!window.note(&LIMIT, true, at(1_000_000)));
+        (0..9).for_each(|_| assert!(!window.record(&LIMIT, true, at(0))));
+        assert!(!window.record(&LIMIT, true, at(10_000)), "the nine calls have expired");
+        (0..8).for_each(|_| assert!(!window.record(&LIMIT, true, at(19_000))));
+        assert!(window.record(&LIMIT, true, at(19_999)), "the one of 10 s still counts");
+        assert!(!window.record(&LIMIT, true, at(1_000_000)));
         assert_eq!((window.calls, window.failures), (1, 1));
     }
 
@@ -98,7 +98,7 @@ mod tests {
             let limit = RateLimit { window, ..LIMIT };
             let mut window = Window::default();
             for now in [Duration::MAX, Duration::ZERO, at(7), Duration::MAX] {
-                window.note(&limit, true, now);
+                window.record(&limit, true, now);
             }
         }
     }

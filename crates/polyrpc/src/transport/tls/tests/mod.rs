@@ -86,7 +86,7 @@ impl Pair {
         }
     }
 
-    fn shaken() -> Self {
+    fn with_handshake() -> Self {
         let mut pair = Self::new(None);
         pair.exchange(usize::MAX);
         pair
@@ -109,7 +109,7 @@ fn handshake_succeeds_for_any_split() {
 #[test]
 fn bytes_round_trip_for_any_outbox_layout() {
     for step in [1, 1000, usize::MAX] {
-        let mut pair = Pair::shaken();
+        let mut pair = Pair::with_handshake();
         let large = Bytes::from((0..200_000).map(|n| n as u8).collect::<Vec<_>>());
         let want = [b"head", &large[..], b"tail"].concat();
         for out in [&mut pair.client.out, &mut pair.server.out] {
@@ -146,7 +146,7 @@ fn data_right_after_the_handshake_is_answered_at_once() {
 
 #[test]
 fn unsent_bytes_stay_in_the_outbox() {
-    let mut pair = Pair::shaken();
+    let mut pair = Pair::with_handshake();
     pair.client.out.extend_from_slice(b"hello");
     assert!(pair.client.session.seal(&pair.client.out).unwrap());
     let record = pair.client.session.outgoing().to_vec();
@@ -196,11 +196,11 @@ fn flipped_bit_is_an_error_and_never_a_panic() {
         let _ = pair.server.receive(&flipped);
         pair.server.write_close_notify();
     }
-    let mut pair = Pair::shaken();
+    let mut pair = Pair::with_handshake();
     pair.client.out.extend_from_slice(b"hello");
     let record = pair.client.write_close_notify();
     for at in 0..record.len() {
-        let mut pair = Pair::shaken();
+        let mut pair = Pair::with_handshake();
         pair.client.out.extend_from_slice(b"hello");
         let mut record = pair.client.write_close_notify();
         record[at] ^= 1 << (at % 8);
@@ -215,7 +215,7 @@ fn flipped_bit_is_an_error_and_never_a_panic() {
 
 #[test]
 fn close_notify_is_distinguished_from_truncation() {
-    let mut pair = Pair::shaken();
+    let mut pair = Pair::with_handshake();
     pair.client.out.extend_from_slice(b"last words");
     let mut sent = pair.client.write_close_notify();
     pair.client.session.close();
