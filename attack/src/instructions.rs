@@ -45,7 +45,8 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
     let server = bound.and(Listen::on(&places.tls).tls(tls)).await?.start();
 
     let builder = combination.builder(List::new([combination.instance(&places)]), &authority.pem());
-    let caller = combination.non_idempotent_caller(builder.timeout(CALL_TIMEOUT)).map_err(io::Error::other)?;
+    let caller =
+        combination.non_idempotent_caller(builder.timeout(CALL_TIMEOUT)).map_err(io::Error::other)?;
     let text = "x".repeat(options.size);
     for _ in 0..options.rounds {
         call(&caller, &text, options.in_flight).await.map_err(io::Error::other)?;

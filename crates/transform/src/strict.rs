@@ -174,9 +174,8 @@ fn follow_path<'a>(pool: &Pool, message: &MessageType, value: Value<'a>, path: &
         None => path.split_at(end),
     };
     let field = message.field_named(name)?;
-    let is_field = |name: &str| {
-        find_field(message, name).is_some_and(|found| found.number() == field.number())
-    };
+    let is_field =
+        |name: &str| find_field(message, name).is_some_and(|found| found.number() == field.number());
     let member = value.members()?.into_iter().find(|member| is_field(&member.name))?;
     let (value, rest) = step(member.value, rest)?;
     let mut kind = field.kind();

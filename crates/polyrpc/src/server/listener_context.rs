@@ -69,7 +69,9 @@ impl ListenerContext {
     /// and are distinguished from calls by their first bytes.
     pub(super) fn takes_data(&self) -> bool {
         let is_socket = matches!(self.address, Address::Tcp(_) | Address::Unix(_));
-        is_socket && self.fixed_protocol.is_none() && !self.tls.as_ref().is_some_and(tls::Acceptor::required)
+        is_socket
+            && self.fixed_protocol.is_none()
+            && !self.tls.as_ref().is_some_and(tls::Acceptor::is_required)
     }
 }
 

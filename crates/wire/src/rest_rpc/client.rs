@@ -166,7 +166,8 @@ impl Client {
                 Ok(self.deliver(subscribed, data).unwrap_or_else(name))
             }
             (Kind::Topic, true) => {
-                let data = split_code(&body)?.map_err(|_| Violation::new("a published message that failed"))?;
+                let data =
+                    split_code(&body)?.map_err(|_| Violation::new("a published message that failed"))?;
                 let subscribed = self.topics.iter().position(|known| number(&known.name) == header.function);
                 let name = |data| push_event(&header.function.to_string(), data);
                 Ok(self.deliver(subscribed, data).unwrap_or_else(name))

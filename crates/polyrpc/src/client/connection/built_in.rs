@@ -133,7 +133,7 @@ pub(in crate::client) fn within_websocket(
         limits: context.limits.clone(),
         authority: context.authority.clone(),
         path: path.to_owned(),
-        random_seed,
+        random: random_seed,
     };
     sessions(move || websocket::Client::new(config.clone(), carried.session()))
 }

@@ -217,10 +217,7 @@ mod tests {
     #[test]
     fn empty_histogram_has_percentiles_of_zero() {
         let none = Counts::default();
-        assert_eq!(
-            (none.percentile(0.99), none.max(), none.total()),
-            (Duration::ZERO, Duration::ZERO, 0)
-        );
+        assert_eq!((none.percentile(0.99), none.max(), none.total()), (Duration::ZERO, Duration::ZERO, 0));
         assert_eq!(none.percentile(f64::NAN), Duration::ZERO);
     }
 
