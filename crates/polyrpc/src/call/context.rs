@@ -119,7 +119,7 @@ impl Context {
     }
 
     /// Takes the accepted streams.
-    pub(crate) fn accepted(&mut self) -> Option<AcceptedStreams> {
+    pub(crate) fn take_accepted(&mut self) -> Option<AcceptedStreams> {
         self.0.offer.take().and_then(|offer| offer.into_accepted())
     }
 

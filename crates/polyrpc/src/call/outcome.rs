@@ -131,7 +131,7 @@ impl Outcome {
     }
 
     /// Returns whether the caller receives the requested result.
-    pub(crate) fn succeeded(&self) -> bool {
+    pub(crate) fn is_success(&self) -> bool {
         !matches!(self.0, OutcomeKind::CloseConnection) && self.failure().is_none()
     }
 

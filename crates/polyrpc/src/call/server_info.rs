@@ -119,7 +119,7 @@ impl Calls {
     }
 
     /// Counts the end of a call.
-    pub(crate) fn ended(&mut self, succeeded: bool) {
+    pub(crate) fn count_end(&mut self, succeeded: bool) {
         match succeeded {
             true => self.succeeded += 1,
             false => self.failed += 1,

@@ -19,7 +19,7 @@ static DECOMPRESSED_ON_BLOCKING_POOL: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the number of bytes decompressed on blocking threads since the process started. They may have been freed
 /// without being counted in a budget.
-pub(crate) fn decompressed_on_blocking_pool() -> usize {
+pub(crate) fn bytes_decompressed_on_blocking_pool() -> usize {
     DECOMPRESSED_ON_BLOCKING_POOL.load(Ordering::Relaxed)
 }
 

@@ -41,8 +41,8 @@ pub(crate) use self::type_schema::from_type as type_schema_of;
 pub(crate) use polyrpc_payload::TypeSchema;
 
 pub(crate) use self::decompression::{
-    InPlace, decompress_body, decompress_in_place, decompress_message, decompress_message_on_blocking_pool,
-    decompress_on_blocking_pool, decompressed_on_blocking_pool,
+    InPlace, bytes_decompressed_on_blocking_pool, decompress_body, decompress_in_place, decompress_message,
+    decompress_message_on_blocking_pool, decompress_on_blocking_pool,
 };
 pub(crate) use self::long_work::{IN_PLACE, Permit, on_blocking_pool, permit};
 pub(crate) use self::rest_rpc::{decode_published, encode_arguments, publish, publish_coded, unpack};

@@ -82,7 +82,7 @@ pub async fn forward_stream(
     match (ended, onward) {
         (Ok(StreamEnd::ByCaller), Some(onward)) if !onward.half_closes() => {
             // A server that neither reads nor confirms must not hold the stream forever: nothing else would end it.
-            match timeout(CLOSING, closed(onward, &mut back)).await {
+            match timeout(CLOSING, close_and_wait(onward, &mut back)).await {
                 Ok(ended) => ended.map_err(|error| translation.failure(error)),
                 // Dropping both halves cancels the call.
                 Err(_) => Ok(StreamEnd::ByCaller),
@@ -104,7 +104,7 @@ const CLOSING: Duration = Duration::from_secs(10);
 
 /// Closes the stream of a call and waits for the confirmation. Messages that the server had still sent are discarded, as
 /// in brpc.
-async fn closed(onward: RawSender, back: &mut RawReceiver) -> Result<StreamEnd, Error> {
+async fn close_and_wait(onward: RawSender, back: &mut RawReceiver) -> Result<StreamEnd, Error> {
     // If the call has ended, its receiving half has the reason.
     let _ = onward.close().await;
     while back.next().await?.is_some() {}
@@ -149,15 +149,15 @@ async fn requests(
                 Ok(()) => {}
                 Err(_) => return Ok(None),
             },
-            () = abandoned(&caller) => return Ok(Some(StreamEnd::GivenUp)),
+            () = wait_until_abandoned(&caller) => return Ok(Some(StreamEnd::GivenUp)),
         }
     }
 }
 
 /// Waits until a caller has been gone for too long: nothing else would show that it is, while its server reads nothing.
-async fn abandoned(caller: &Option<Incoming>) {
+async fn wait_until_abandoned(caller: &Option<Incoming>) {
     match caller {
-        Some(caller) => caller.ended().await,
+        Some(caller) => caller.wait_until_ended().await,
         None => pending().await,
     }
     sleep(CLOSING).await;

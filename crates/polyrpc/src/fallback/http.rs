@@ -144,7 +144,7 @@ impl HttpRequest {
 }
 
 async fn respond(result: Result<HttpResponse>, site: &CallSite, outgoing: Outgoing) -> Outcome {
-    let response = match result.and_then(checked) {
+    let response = match result.and_then(check_status) {
         Ok(response) => response,
         Err(failure) => return Outcome::failed(site.status_for_caller(failure.into_status())),
     };
@@ -160,7 +160,7 @@ async fn respond(result: Result<HttpResponse>, site: &CallSite, outgoing: Outgoi
     OutcomeKind::Finish { result, trailers }.into()
 }
 
-fn checked(response: HttpResponse) -> Result<HttpResponse> {
+fn check_status(response: HttpResponse) -> Result<HttpResponse> {
     match response.status {
         200..=999 => Ok(response),
         status => Err(Failure::from(Status::internal(format!("a handler answered with status {status}")))),

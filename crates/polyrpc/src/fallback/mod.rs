@@ -217,7 +217,7 @@ impl Server {
     /// outside of layers, hooks, metrics and limits of calls.
     #[must_use]
     pub fn introspection(mut self, service: impl Service) -> Self {
-        self.router_mut().standard(MethodRole::Introspection, service);
+        self.router_mut().add_standard(MethodRole::Introspection, service);
         self
     }
 }

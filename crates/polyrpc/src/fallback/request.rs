@@ -167,7 +167,7 @@ impl RawRequest {
         options: StreamOptions,
     ) -> Result<Vec<(Streaming<Bytes>, Sender<Bytes>)>> {
         let streams = self.cx.accept_streams::<Raw, Bytes>(options)?;
-        self.accepted.put(self.cx.accepted());
+        self.accepted.put(self.cx.take_accepted());
         Ok(streams)
     }
 }

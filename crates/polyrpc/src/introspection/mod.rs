@@ -21,7 +21,7 @@ use crate::service::{MethodRole, Router};
 /// Adds the configured standard services, after all others were added.
 pub(crate) fn add(router: &mut Router, health: Option<&Health>, reflection: bool) {
     if let Some(health) = health {
-        router.standard(MethodRole::Introspection, health.service());
+        router.add_standard(MethodRole::Introspection, health.service());
     }
     if reflection {
         rpcx::add(router);

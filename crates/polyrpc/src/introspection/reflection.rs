@@ -23,7 +23,7 @@ use crate::{Result, Streaming};
 pub(super) fn add(router: &mut Router) {
     let catalog = Arc::new(Catalog::new(router));
     for version in VERSIONS {
-        router.standard(MethodRole::Introspection, service(version, &catalog));
+        router.add_standard(MethodRole::Introspection, service(version, &catalog));
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) fn add(router: &mut Router) {
     }
     let one = Arc::new(texts);
     let all = one.clone();
-    router.standard(
+    router.add_standard(
         MethodRole::Introspection,
         ServiceBuilder::new(SERVICE)
             .method::<Serde, String, String, _, _>("GetService", move |cx: Context, name: String| {

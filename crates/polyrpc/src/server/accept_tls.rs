@@ -32,7 +32,7 @@ pub(super) async fn accept_tls(
     if !poll_fn(|cx| poll_recognise(&mut stream, inbox, acceptor, registration, cx)).await? {
         // A connection within the process cannot be eavesdropped.
         if acceptor.is_required() && !matches!(peer, Peer::InProcess) {
-            registration.connection.refused(Refusal::ClearText);
+            registration.connection.record_refusal(Refusal::ClearText);
             refuse(stream, inbox, registration).await;
             return None;
         }
@@ -141,7 +141,7 @@ async fn accept(
     });
     match handshake.await? {
         Ok(()) => return Some(accepted),
-        Err(error) => registration.connection.refused_handshake(&error),
+        Err(error) => registration.connection.record_handshake_failure(&error),
     }
     registration.connection.set_phase(ConnectionPhase::Closing, registration.tick());
     poll_fn(|cx| {

@@ -25,7 +25,7 @@ impl ArrivalTime {
     }
 
     /// Returns when the bytes in the inbox arrived, if that was recorded.
-    pub(super) fn known(&self) -> Option<Instant> {
+    pub(super) fn get(&self) -> Option<Instant> {
         self.at
     }
 }

@@ -157,7 +157,7 @@ impl<'a> Authentication<'a> {
                 Ok(Ok(verdict)) => verdict,
                 Ok(Err(_)) => Err(panicked()),
                 Err(_) => {
-                    entry.refused(Refusal::AuthenticationTimeout);
+                    entry.record_refusal(Refusal::AuthenticationTimeout);
                     return Err(Status::unavailable("the credential could not be checked in time"));
                 }
             };
@@ -169,7 +169,7 @@ impl<'a> Authentication<'a> {
                     }
                 }
                 (Err(_), _) => {
-                    entry.refused(Refusal::Credential);
+                    entry.record_refusal(Refusal::Credential);
                     let delay = entry.record.failures.count(clock.tick(), free);
                     match DelayedRejection::try_new(&entry) {
                         Some(_held) if !delay.is_zero() => sleep(delay).await,
@@ -185,7 +185,7 @@ impl<'a> Authentication<'a> {
 
 /// Counts a failure; returns the delay of its response.
 fn count_failure(entry: &ConnectionHandle, registration: &ConnectionGuard) -> Duration {
-    entry.refused(Refusal::Credential);
+    entry.record_refusal(Refusal::Credential);
     entry.record.failures.count(registration.tick(), registration.limits().credential_failures)
 }
 

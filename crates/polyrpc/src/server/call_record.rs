@@ -64,7 +64,7 @@ impl CallRecord {
         self.names = Names::Asked(call.service.into(), call.method.into());
     }
 
-    pub(super) fn failed(&mut self, status: &Status) {
+    pub(super) fn set_failure(&mut self, status: &Status) {
         self.end = End::Failed(status.clone());
     }
 
@@ -111,7 +111,7 @@ impl Drop for CallRecord {
             protocol: self.caller.protocol,
             peer: &self.caller.peer,
         };
-        self.hooks.answered(&answered);
+        self.hooks.on_response(&answered);
     }
 }
 

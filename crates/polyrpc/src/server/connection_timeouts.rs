@@ -125,7 +125,7 @@ pub(super) struct ConnectionTimeouts {
     received: u64,
     written: u64,
     /// When something was last received or written, as far as is known.
-    moved: Option<u32>,
+    last_activity: Option<u32>,
     /// When a keepalive was sent to the peer.
     pinged: Option<u32>,
 }
@@ -198,7 +198,7 @@ impl ConnectionTimeouts {
             last_received: None,
             received: 0,
             written: 0,
-            moved: None,
+            last_activity: None,
             pinged: None,
         }
     }
@@ -209,7 +209,7 @@ impl ConnectionTimeouts {
             observed;
         let moved = received != self.received || written != self.written;
         if moved {
-            self.moved = Some(now);
+            self.last_activity = Some(now);
         }
         if idle && moved && incomplete.is_none() && !writing && !half_closed && !busy {
             return self.observe_answered(now, received, written);
@@ -367,8 +367,8 @@ impl ConnectionTimeouts {
     }
 
     /// Returns when something was last received or sent, if known.
-    pub(super) fn moved(&self) -> Option<u32> {
-        self.moved
+    pub(super) fn last_activity(&self) -> Option<u32> {
+        self.last_activity
     }
 
     /// Records that a keepalive was sent, or that the protocol has none.

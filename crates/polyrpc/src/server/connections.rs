@@ -27,7 +27,7 @@ use super::limits::Limits;
 use super::tick::{TICK, ticks};
 use super::turn_queue::{TakeTurns, Turn, TurnQueue};
 use crate::call::{Calls, Connection, Countable, Peer, ResourceUsage, ServerInfo, Totals};
-use crate::codec::decompressed_on_blocking_pool;
+use crate::codec::bytes_decompressed_on_blocking_pool;
 use crate::contention::{Mutex, MutexGuard};
 use crate::memory_budget::{
     Account, FLOOR, MemoryBudget, PressureReport, Quota, QuotaExceeded, QuotaLevel, Quotas, ResponseRoom,
@@ -51,7 +51,7 @@ impl Countable for ConnectionRegistry {
             received,
             sent,
             pushes: open().map(|entry| entry.queued_pushes()).sum(),
-            used: self.used(),
+            used: self.usage(),
             rejections: self.incidents.rejections(),
             closed_connections: self.incidents.closed_connections(),
             unknown_fields: self.incidents.unknown_fields(),
@@ -214,7 +214,7 @@ pub(super) struct ConnectionHandle {
     /// The tick since which nothing was received or sent.
     still_since: AtomicU32,
     /// The tick at which it was opened.
-    opened: u32,
+    opened_at: u32,
     /// Its protocol, once detected.
     protocol: AtomicU8,
     calls: CallCounters,
@@ -358,7 +358,7 @@ impl ConnectionRegistry {
         }
         entries.close_evicted(EVICTED_PER_CONNECTION);
         if entries.open.len() >= limit {
-            self.incidents.refused(Refusal::Connections, &peer);
+            self.incidents.record_refusal(Refusal::Connections, &peer);
             return None;
         }
         let key = PeerKey::from_peer(&peer);
@@ -370,7 +370,7 @@ impl ConnectionRegistry {
         let record = || Arc::new(PeerRecord::new(self.pool.usage_of_peer(key.address())));
         let record = entries.peers.entry(key).or_insert_with(record).clone();
         if key != PeerKey::Local && !self.has_room_for_peer(&mut entries, &record) {
-            self.incidents.refused(Refusal::PeerConnections, &peer);
+            self.incidents.record_refusal(Refusal::PeerConnections, &peer);
             return None;
         }
         let quotas = match key {
@@ -390,7 +390,7 @@ impl ConnectionRegistry {
             alarm: AtomicU32::new(u32::MAX),
             idle_since: AtomicU32::new(u32::MAX),
             still_since: AtomicU32::new(self.tick()),
-            opened: self.tick(),
+            opened_at: self.tick(),
             protocol: AtomicU8::new(UNKNOWN_PROTOCOL),
             calls: CallCounters::default(),
             bytes: ByteCounters::default(),
@@ -477,7 +477,7 @@ impl ConnectionRegistry {
         let mut calls = self.past.read();
         entries.open.iter().for_each(|(_, entry)| calls.add(entry.calls.read()));
         let connections = Vec::new();
-        let ResourceUsage { memory, calls: pending_calls, streams: open_streams } = self.used();
+        let ResourceUsage { memory, calls: pending_calls, streams: open_streams } = self.usage();
         let (rejections, closed_connections) =
             (self.incidents.rejections(), self.incidents.closed_connections());
         let unknown_fields = self.incidents.unknown_fields();
@@ -495,7 +495,7 @@ impl ConnectionRegistry {
         }
     }
 
-    fn used(&self) -> ResourceUsage {
+    fn usage(&self) -> ResourceUsage {
         ResourceUsage { memory: self.pool.bytes(), calls: self.pool.calls(), streams: self.pool.streams() }
     }
 
@@ -507,7 +507,7 @@ impl ConnectionRegistry {
     }
 
     /// Waits until no connection is open.
-    pub(super) async fn emptied(&self) {
+    pub(super) async fn wait_until_empty(&self) {
         loop {
             let emptied = self.emptied.notified();
             if self.len() == 0 {
@@ -532,10 +532,10 @@ impl ConnectionRegistry {
             let mut entries = self.lock();
             self.close_largest(&mut entries);
             let held = self.pool.bytes() + entries.open.len() * CONNECTION;
-            let (made, released) = (decompressed_on_blocking_pool(), self.pool.released());
+            let (made, released) = (bytes_decompressed_on_blocking_pool(), self.pool.released());
             if returns != self.pool.returns() {
                 returns = self.pool.returns();
-                heap.trimmed_elsewhere(held, made, released, now);
+                heap.on_trimmed_elsewhere(held, made, released, now);
             } else if heap.should_trim(held, made, released, now) {
                 returns = self.pool.count_return();
                 tokio::task::spawn_blocking(polyrpc_heap::trim);
@@ -745,9 +745,9 @@ impl ConnectionRegistry {
         let (idle, still, phase) = (entry.idle_since(), entry.still_since(), entry.phase_since());
         let for_ticks = |since: u32, ticks| now.saturating_sub(since) >= ticks;
         match entry.phase() {
-            ConnectionPhase::Silent => (EvictionClass::Unproven, entry.opened),
+            ConnectionPhase::Silent => (EvictionClass::Unproven, entry.opened_at),
             // However active it is.
-            _ if !entry.proven.load(Ordering::Relaxed) => (EvictionClass::Unproven, entry.opened),
+            _ if !entry.proven.load(Ordering::Relaxed) => (EvictionClass::Unproven, entry.opened_at),
             _ if for_ticks(idle, IDLE) => (EvictionClass::Idle, idle),
             // To send a byte now and then must not keep others out.
             ConnectionPhase::MidMessage
@@ -961,8 +961,8 @@ impl ConnectionHandle {
     }
 
     /// Returns the tick at which it was opened.
-    pub(super) fn opened(&self) -> u32 {
-        self.opened
+    pub(super) fn opened_at(&self) -> u32 {
+        self.opened_at
     }
 
     fn facts(&self, now: u32, protocols: &[Protocol]) -> Connection {
@@ -973,7 +973,7 @@ impl ConnectionHandle {
             id: self.id,
             peer: self.peer.clone(),
             protocol: protocols.get(usize::from(index)).copied(),
-            age: TICK * now.saturating_sub(self.opened),
+            age: TICK * now.saturating_sub(self.opened_at),
             calls: self.calls.read(),
             received,
             sent,
@@ -1014,7 +1014,7 @@ impl ConnectionHandle {
             QuotaLevel::Peer => (Refusal::PeerCalls, " for one peer"),
             QuotaLevel::Connection => (Refusal::ConnectionCalls, ""),
         };
-        self.incidents.refused(cause, &self.peer);
+        self.incidents.record_refusal(cause, &self.peer);
         Status::resource_exhausted(format!("Reached server's max_concurrency={quota}{whose}"))
     }
 
@@ -1025,62 +1025,62 @@ impl ConnectionHandle {
             QuotaLevel::Peer => (Refusal::PeerStreams, "one peer"),
             QuotaLevel::Connection => (Refusal::ConnectionStreams, "one connection"),
         };
-        self.incidents.refused(cause, &self.peer);
+        self.incidents.record_refusal(cause, &self.peer);
         Status::resource_exhausted(format!("too many open streams: the limit is {quota} for {whose}"))
     }
 
     /// Counts a rejection.
     #[cold]
-    pub(super) fn refused(&self, cause: Refusal) {
-        self.incidents.refused(cause, &self.peer);
+    pub(super) fn record_refusal(&self, cause: Refusal) {
+        self.incidents.record_refusal(cause, &self.peer);
     }
 
     /// Counts the rejections of its session.
     #[cold]
-    pub(super) fn refused_by_session(&self, refusals: Refusals) {
-        self.incidents.refused_by_session(refusals, &self.peer);
+    pub(super) fn record_session_refusals(&self, refusals: Refusals) {
+        self.incidents.record_session_refusals(refusals, &self.peer);
     }
 
     /// Counts a failed TLS handshake.
     #[cold]
-    pub(super) fn refused_handshake(&self, error: &io::Error) {
-        self.incidents.refused_handshake(error, &self.peer);
+    pub(super) fn record_handshake_failure(&self, error: &io::Error) {
+        self.incidents.record_handshake_failure(error, &self.peer);
     }
 
     /// Counts a connection whose first bytes match no protocol allowed here.
     #[cold]
-    pub(super) fn closed_unknown(&self, start: &[u8]) {
-        self.incidents.closed_unknown(start, &self.peer);
+    pub(super) fn record_unknown_protocol(&self, start: &[u8]) {
+        self.incidents.record_unknown_protocol(start, &self.peer);
     }
 
     /// Counts a call to an unknown service or method.
     #[cold]
-    pub(super) fn refused_unknown(&self, service: &str, method: &str) {
-        self.incidents.unknown(service, method, &self.peer);
+    pub(super) fn record_unknown_method(&self, service: &str, method: &str) {
+        self.incidents.record_unknown_method(service, method, &self.peer);
     }
 
     /// Tells it to close at once, and counts the reason.
     #[cold]
     pub(super) fn close(&self, cause: Closing) {
         if self.command() != ConnectionCommand::Close {
-            self.closed(cause);
+            self.record_closing(cause);
             self.send_command(ConnectionCommand::Close);
         }
     }
 
     /// Counts the reason for which it is closed.
     #[cold]
-    pub(super) fn closed(&self, cause: Closing) {
-        self.incidents.closed(cause, &self.peer);
+    pub(super) fn record_closing(&self, cause: Closing) {
+        self.incidents.record_closing(cause, &self.peer);
     }
 
     /// Records since when nothing is in flight; `None` while something is.
-    pub(super) fn idles(&self, since: Option<u32>) {
+    pub(super) fn set_idle_since(&self, since: Option<u32>) {
         self.idle_since.store(since.unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
     /// Records when something was last received or sent.
-    pub(super) fn moved(&self, at: u32) {
+    pub(super) fn record_activity(&self, at: u32) {
         self.still_since.store(at, Ordering::Relaxed);
     }
 
@@ -1221,7 +1221,7 @@ impl ConnectionHandle {
         let crowded = pushes.queue.len() >= PUSHES || pushes.bytes.saturating_add(length) > PUSHED;
         if crowded && !pushes.queue.is_empty() {
             drop(pushes);
-            self.refused(Refusal::Pushes);
+            self.record_refusal(Refusal::Pushes);
             return Err(Status::resource_exhausted("the client does not read pushed messages"));
         }
         pushes.queue.push_back(push);
@@ -1346,7 +1346,7 @@ impl ConnectionGuard {
     }
 
     /// Counts a call whose deadline had passed before it was started.
-    pub(super) fn expired(&self) {
+    pub(super) fn record_expired_call(&self) {
         self.open.expired.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -169,7 +169,7 @@ fn poll_detect(
             TokenMatch::No => match sniff::sniff(&inbox.bytes, allowed) {
                 Detection::Is(protocol) => return Poll::Ready(Some(ConnectionPurpose::Calls(protocol))),
                 Detection::Unknown => {
-                    registration.connection.closed_unknown(&inbox.bytes);
+                    registration.connection.record_unknown_protocol(&inbox.bytes);
                     return Poll::Ready(None);
                 }
                 Detection::NeedMore => {}

@@ -272,7 +272,7 @@ impl<'a> Dispatcher<'a> {
             (Some(most), Ok(entry))
                 if entry.method().stream_type().is_unary() || is_unary_here(entry, ticket) =>
             {
-                bounded(deadline, found.arrival, most)
+                bound_deadline(deadline, found.arrival, most)
             }
             _ => deadline,
         };
@@ -327,13 +327,13 @@ impl<'a> Dispatcher<'a> {
         let body = Body { format, positional, required: !ticket.may_be_empty(), bytes };
         let offer = offered.map(|offered| self.offer(offered, found.streams));
         let mut inherited = CallScope::from_call(deadline, &call.head.metadata);
-        let context = self.context(call, ticket, (entry, deadline), found.arrival.known()).with_offer(offer);
+        let context = self.context(call, ticket, (entry, deadline), found.arrival.get()).with_offer(offer);
         let begun = inherited.run(|| {
             let mut handling = entry.take(context, body, CallKind::Whole, ticket.decode_failure())?;
             Ok((poll_guarded(&mut handling, || self.site(entry), cx), handling))
         });
         match begun {
-            Err(status) => failed(status),
+            Err(status) => reject(status),
             Ok((Poll::Ready(outcome), _)) => FirstPoll::Finished(outcome),
             Ok((Poll::Pending, handling)) => {
                 let (site, delivery) = (self.site(entry), in_flight::Delivery::Whole);
@@ -369,7 +369,7 @@ impl<'a> Dispatcher<'a> {
     ) -> FirstPoll {
         let offered = ticket.offered_streams();
         if let Err(status) = self.registration.connection.admit_stream() {
-            return failed(status);
+            return reject(status);
         }
         let unreadable = ticket.decode_failure();
         let limit = self.listener.server.limits.decompressed;
@@ -385,7 +385,7 @@ impl<'a> Dispatcher<'a> {
         } else {
             (message, CallKind::Answers(streams.open(stream, ticket.carrier(), limit).1))
         };
-        let handling = inherited.run(|| opened(entry, cx, message, kind, unreadable));
+        let handling = inherited.run(|| start_handler(entry, cx, message, kind, unreadable));
         let (site, delivery) = (self.site(entry), in_flight::Delivery::Streamed);
         FirstPoll::Pending { handling, site, deadline, inherited, delivery, bytes: held }
     }
@@ -406,33 +406,33 @@ impl<'a> Dispatcher<'a> {
             (Ok(entry), _) => entry,
             (Err(status), Some(_)) => {
                 let site = CallSite::new(self.connection.clone(), None);
-                return later(authentication, site, inherited, deadline, fails(status));
+                return authenticate_then(authentication, site, inherited, deadline, fail(status));
             }
-            (Err(status), None) => return failed(status),
+            (Err(status), None) => return reject(status),
         };
         let streams_requests =
             entry.method().stream_type().client_streaming && !self.has_one_request(entry, &call, ticket);
         let (cx, site) = (self.context(call, ticket, (entry, deadline), None), self.site(entry));
         let limit = self.listener.server.limits.decompressed;
         if streams_requests && let Err(status) = self.registration.connection.admit_stream() {
-            return failed(status);
+            return reject(status);
         }
         let (incoming, outgoing) = streams.open(stream, ticket.carrier(), limit);
         let handle = self.registration.connection.clone();
         match (streams_requests, authentication) {
             (true, None) => {
                 let kind = CallKind::Streams(incoming, outgoing);
-                let handling = inherited.run(|| opened(entry, cx, Bytes::new(), kind, unreadable));
+                let handling = inherited.run(|| start_handler(entry, cx, Bytes::new(), kind, unreadable));
                 let delivery = in_flight::Delivery::Streamed;
                 FirstPoll::Pending { handling, site, deadline, inherited, delivery, bytes: held }
             }
             (true, authentication) => {
                 let (entry, kind) = (entry.clone(), CallKind::Streams(incoming, outgoing));
-                let start = async move { Ok(opened(&entry, cx, Bytes::new(), kind, unreadable)) };
-                streamed(later(authentication, site, inherited, deadline, start))
+                let start = async move { Ok(start_handler(&entry, cx, Bytes::new(), kind, unreadable)) };
+                mark_streamed(authenticate_then(authentication, site, inherited, deadline, start))
             }
             (false, authentication) => {
-                let gathered = gathered(
+                let gathered = await_message(
                     entry.clone(),
                     cx,
                     incoming,
@@ -471,7 +471,7 @@ impl<'a> Dispatcher<'a> {
             Ok(entry) => entry.clone(),
             Err(status) => {
                 let site = CallSite::new(self.connection.clone(), None);
-                return later(authentication, site, inherited, deadline, fails(status));
+                return authenticate_then(authentication, site, inherited, deadline, fail(status));
             }
         };
         let (account, limit) =
@@ -484,7 +484,13 @@ impl<'a> Dispatcher<'a> {
         let stream = ticket.stream().filter(|_| streams);
         let stream_halves = match stream.map(|stream| (stream, self.registration.connection.admit_stream())) {
             Some((_, Err(status))) => {
-                return later(authentication, self.site(&entry), inherited, deadline, fails(status));
+                return authenticate_then(
+                    authentication,
+                    self.site(&entry),
+                    inherited,
+                    deadline,
+                    fail(status),
+                );
             }
             Some((stream, Ok(()))) => Some(found.streams.open(stream, ticket.carrier(), limit)),
             None => None,
@@ -492,10 +498,10 @@ impl<'a> Dispatcher<'a> {
         let goes_on = offered.is_some() && entry.method().stream_type() == StreamType::BIDI;
         let offer =
             offered.filter(|_| stream_halves.is_none()).map(|offered| self.offer(offered, found.streams));
-        let cx = self.context(call, ticket, (&entry, deadline), found.arrival.known()).with_offer(offer);
+        let cx = self.context(call, ticket, (&entry, deadline), found.arrival.get()).with_offer(offer);
         let is_stream = stream_halves.is_some();
         let conversion = ticket.body_conversion();
-        let started = later(authentication, self.site(&entry), inherited, deadline, async move {
+        let started = authenticate_then(authentication, self.site(&entry), inherited, deadline, async move {
             let bytes = decompress_on_blocking_pool(compression, body, limit, account.clone()).await;
             let mut bytes = bytes.map_err(OutcomeKind::Corrupt)?;
             // The compressed size is counted with the call.
@@ -511,9 +517,11 @@ impl<'a> Dispatcher<'a> {
                 }
                 Some((incoming, outgoing)) if goes_on => {
                     incoming.preface(bytes);
-                    opened(&entry, cx, Bytes::new(), CallKind::Streams(incoming, outgoing), unreadable)
+                    start_handler(&entry, cx, Bytes::new(), CallKind::Streams(incoming, outgoing), unreadable)
                 }
-                Some((_, outgoing)) => opened(&entry, cx, bytes, CallKind::Answers(outgoing), unreadable),
+                Some((_, outgoing)) => {
+                    start_handler(&entry, cx, bytes, CallKind::Answers(outgoing), unreadable)
+                }
             };
             let handling: ResponseFuture = Box::pin(async move {
                 let _kept = kept;
@@ -521,7 +529,7 @@ impl<'a> Dispatcher<'a> {
             });
             Ok(handling)
         });
-        let started = if is_stream { streamed(started) } else { started };
+        let started = if is_stream { mark_streamed(started) } else { started };
         match started {
             FirstPoll::Pending { handling, site, deadline, inherited, delivery, .. } => {
                 FirstPoll::Pending { handling, site, deadline, inherited, delivery, bytes }
@@ -619,7 +627,7 @@ impl<'a> Dispatcher<'a> {
     fn admit_when_full(&self, target: Option<(&str, &str)>, over_share: bool) -> Result<(), Status> {
         let entry = &self.registration.connection;
         if over_share {
-            entry.refused(Refusal::Memory);
+            entry.record_refusal(Refusal::Memory);
             return Err(exhausted());
         }
         match target {
@@ -634,7 +642,7 @@ impl<'a> Dispatcher<'a> {
         let router = &self.listener.server.router;
         match router.entry(service, method) {
             Err(missing) if router.fallback().is_none() => {
-                self.registration.connection.refused_unknown(service, method);
+                self.registration.connection.record_unknown_method(service, method);
                 Err(Verdict::Missing(missing))
             }
             _ => Ok(()),
@@ -660,7 +668,7 @@ impl<'a> Dispatcher<'a> {
             false => router.fallback(),
         };
         entry.ok_or_else(|| {
-            self.registration.connection.refused_unknown(call.service, call.method);
+            self.registration.connection.record_unknown_method(call.service, call.method);
             ticket.not_found_failure(call, missing)
         })
     }
@@ -697,7 +705,7 @@ fn is_unary_here(entry: &Route, ticket: &impl Ticket) -> bool {
 }
 
 #[cold]
-fn failed(status: Status) -> FirstPoll {
+fn reject(status: Status) -> FirstPoll {
     FirstPoll::Rejected(Rejection::Failed(status))
 }
 
@@ -710,8 +718,8 @@ fn rejected_by_hook(status: Status) -> Rejection {
     }
 }
 
-/// A call that continues with `start` once its credential was accepted.
-fn later(
+/// Returns a call that continues with `start` after its credential was accepted.
+fn authenticate_then(
     authentication: Option<AuthenticateFuture>,
     site: CallSite,
     inherited: CallScope,
@@ -733,12 +741,12 @@ fn later(
 }
 
 /// Fails a call once its credential was accepted.
-async fn fails(status: Status) -> Result<ResponseFuture, Outcome> {
+async fn fail(status: Status) -> Result<ResponseFuture, Outcome> {
     Err(Outcome::failed(status))
 }
 
-/// The same for a call that streams messages in a direction.
-fn streamed(started: FirstPoll) -> FirstPoll {
+/// Marks a call as one that streams messages in a direction.
+fn mark_streamed(started: FirstPoll) -> FirstPoll {
     match started {
         FirstPoll::Pending { handling, site, deadline, inherited, bytes, .. } => FirstPoll::Pending {
             handling,
@@ -758,13 +766,13 @@ fn deadline(call: &Call<'_>, arrival: &mut ArrivalTime) -> Option<Instant> {
 
 /// Returns the caller's deadline, or the server's own limit if that is earlier.
 #[cold]
-fn bounded(deadline: Option<Instant>, arrival: &mut ArrivalTime, most: Duration) -> Option<Instant> {
+fn bound_deadline(deadline: Option<Instant>, arrival: &mut ArrivalTime, most: Duration) -> Option<Instant> {
     let latest = arrival.time().checked_add(most);
     deadline.map_or(latest, |deadline| Some(latest.map_or(deadline, |latest| latest.min(deadline))))
 }
 
 /// Passes a call to its method; the handler is polled later.
-fn opened(
+fn start_handler(
     entry: &Arc<Route>,
     cx: Context,
     message: Bytes,
@@ -780,7 +788,7 @@ fn opened(
 }
 
 /// Waits for the single message of a call.
-async fn gathered(
+async fn await_message(
     entry: Arc<Route>,
     mut cx: Context,
     incoming: Incoming,
@@ -798,7 +806,7 @@ async fn gathered(
         false => (CountedAs::Call, CallKind::Whole),
     };
     let (bytes, exempt) = (message.len(), entry.is_introspection());
-    let start = Box::new(move || opened(&entry, cx, message, kind, unreadable));
+    let start = Box::new(move || start_handler(&entry, cx, message, kind, unreadable));
     Ok(AwaitedMessage { bytes, counted, exempt, start })
 }
 

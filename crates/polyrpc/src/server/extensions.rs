@@ -146,7 +146,7 @@ impl Extensions {
             entry.layer(limits.iter().collect::<Layers>().compose(&self.layers_of(entry, router)));
         }
         let hooks = HookChain::new(self.hooks);
-        hooks.registered(router).map_err(io::Error::other)?;
+        hooks.on_register(router).map_err(io::Error::other)?;
         Ok(hooks)
     }
 

@@ -56,7 +56,7 @@ impl Heap {
 
     /// Records that another server of the process, which shares the budget, has returned memory. It returns the rest
     /// too.
-    pub(super) fn trimmed_elsewhere(&mut self, held: usize, made: usize, released: usize, now: u32) {
+    pub(super) fn on_trimmed_elsewhere(&mut self, held: usize, made: usize, released: usize, now: u32) {
         self.start_over(held, made, released, now);
         self.is_rest_due = false;
     }
@@ -99,7 +99,7 @@ mod tests {
     fn memory_that_another_server_has_returned_is_not_trimmed_again() {
         let mut heap = Heap::default();
         assert!(!heap.should_trim(100 * MIB, 0, 0, 100));
-        heap.trimmed_elsewhere(40 * MIB, 0, 0, 101);
+        heap.on_trimmed_elsewhere(40 * MIB, 0, 0, 101);
         assert!(!heap.should_trim(40 * MIB, 0, 0, 102));
         assert!(!heap.should_trim(38 * MIB, 0, 0, 150), "the other returns the rest");
         assert!(heap.should_trim(10 * MIB, 0, 0, 151));

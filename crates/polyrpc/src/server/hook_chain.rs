@@ -24,7 +24,7 @@ impl HookChain {
     }
 
     /// Notifies the hooks of all services.
-    pub(super) fn registered(&self, router: &Router) -> Result<(), Status> {
+    pub(super) fn on_register(&self, router: &Router) -> Result<(), Status> {
         if self.is_empty() {
             return Ok(());
         }
@@ -35,7 +35,7 @@ impl HookChain {
     }
 
     /// Notifies the hooks that the services are no longer available.
-    pub(super) fn unregistered(&self, router: &Router) {
+    pub(super) fn on_unregister(&self, router: &Router) {
         if self.is_empty() {
             return;
         }
@@ -84,11 +84,11 @@ impl HookChain {
         self.notify(|hook| hook.on_heartbeat(peer, protocol));
     }
 
-    pub(super) fn answered(&self, answered: &AnsweredCall<'_>) {
+    pub(super) fn on_response(&self, answered: &AnsweredCall<'_>) {
         self.notify(|hook| hook.on_response(answered));
     }
 
-    pub(super) fn pushed(&self, peer: &Peer, push: &Push) {
+    pub(super) fn on_push(&self, peer: &Peer, push: &Push) {
         self.notify(|hook| hook.on_push(peer, push));
     }
 

@@ -265,7 +265,7 @@ impl<T> InFlightCall<T> {
     }
 
     /// Creates a call whose message has not arrived.
-    pub(super) fn gathering(
+    pub(super) fn with_pending_message(
         gathering: AwaitMessage,
         site: CallSite,
         pending: T,
@@ -279,7 +279,7 @@ impl<T> InFlightCall<T> {
     }
 
     /// Returns the same call, holding this many bytes.
-    pub(super) fn holding(self, bytes: usize) -> Self {
+    pub(super) fn with_held_bytes(self, bytes: usize) -> Self {
         Self { held: bytes, ..self }
     }
 

@@ -133,34 +133,34 @@ impl Default for IncidentCounters {
 impl IncidentCounters {
     /// Counts a rejection.
     #[cold]
-    pub(crate) fn refused(&self, cause: Refusal, peer: &Peer) {
+    pub(crate) fn record_refusal(&self, cause: Refusal, peer: &Peer) {
         self.refusals[cause as usize].fetch_add(1, Ordering::Relaxed);
-        trace::refused(cause, peer);
+        trace::refusal(cause, peer);
     }
 
     /// Counts a call to an unknown service or method, and logs its name.
     #[cold]
-    pub(crate) fn unknown(&self, service: &str, method: &str, peer: &Peer) {
+    pub(crate) fn record_unknown_method(&self, service: &str, method: &str, peer: &Peer) {
         self.count(Refusal::UnknownMethod);
-        trace::unknown(service, method, peer);
+        trace::unknown_method(service, method, peer);
     }
 
     /// Counts the rejections of a session.
     #[cold]
-    pub(crate) fn refused_by_session(&self, refusals: Refusals, peer: &Peer) {
+    pub(crate) fn record_session_refusals(&self, refusals: Refusals, peer: &Peer) {
         let Refusals { too_large, unknown, unsupported } = refusals;
         for (cause, times) in [
             (Refusal::TooLarge, too_large),
             (Refusal::UnknownMethod, unknown),
             (Refusal::Unsupported, unsupported),
         ] {
-            (0..times).for_each(|_| self.refused(cause, peer));
+            (0..times).for_each(|_| self.record_refusal(cause, peer));
         }
     }
 
     /// Counts a failed TLS handshake.
     #[cold]
-    pub(crate) fn refused_handshake(&self, error: &std::io::Error, peer: &Peer) {
+    pub(crate) fn record_handshake_failure(&self, error: &std::io::Error, peer: &Peer) {
         self.count(Refusal::TlsHandshake);
         trace::handshake(error, peer);
     }
@@ -168,16 +168,16 @@ impl IncidentCounters {
     /// Counts a failed or unfinished QUIC handshake, like one of TLS over TCP.
     #[cfg(feature = "quic")]
     #[cold]
-    pub(crate) fn failed_quic_handshake(&self, error: &std::io::Error, peer: &Peer) {
+    pub(crate) fn record_quic_handshake_failure(&self, error: &std::io::Error, peer: &Peer) {
         match error.kind() {
-            std::io::ErrorKind::TimedOut => self.closed(Closing::Head, peer),
-            _ => self.refused_handshake(error, peer),
+            std::io::ErrorKind::TimedOut => self.record_closing(Closing::Head, peer),
+            _ => self.record_handshake_failure(error, peer),
         }
     }
 
     /// Counts a connection whose first bytes match no protocol allowed here.
     #[cold]
-    pub(crate) fn closed_unknown(&self, start: &[u8], peer: &Peer) {
+    pub(crate) fn record_unknown_protocol(&self, start: &[u8], peer: &Peer) {
         self.closings[Closing::UnknownProtocol as usize].fetch_add(1, Ordering::Relaxed);
         trace::unknown_protocol(start, peer);
     }
@@ -190,9 +190,9 @@ impl IncidentCounters {
 
     /// Counts a connection that the server closed.
     #[cold]
-    pub(crate) fn closed(&self, cause: Closing, peer: &Peer) {
+    pub(crate) fn record_closing(&self, cause: Closing, peer: &Peer) {
         self.closings[cause as usize].fetch_add(1, Ordering::Relaxed);
-        trace::closed(cause, peer);
+        trace::closing(cause, peer);
     }
 
     /// Returns the number of rejected calls and connections, by cause.
@@ -228,7 +228,7 @@ mod trace {
     /// For mistaken requests of clients. A separate limit, so that they do not suppress other events.
     static MISTAKES: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
 
-    pub(super) fn unknown(service: &str, method: &str, peer: &Peer) {
+    pub(super) fn unknown_method(service: &str, method: &str, peer: &Peer) {
         if let Some(suppressed) = MISTAKES.allow() {
             let cause = Refusal::UnknownMethod.name();
             // By Debug, since the peer chooses the names.
@@ -272,7 +272,7 @@ mod trace {
     /// Maximum size of a logged name, in bytes.
     const MOST: usize = 200;
 
-    pub(super) fn refused(cause: Refusal, peer: &Peer) {
+    pub(super) fn refusal(cause: Refusal, peer: &Peer) {
         let limiter = match cause {
             Refusal::TooLarge | Refusal::UnknownMethod | Refusal::Unsupported => &MISTAKES,
             _ => &REFUSALS,
@@ -282,7 +282,7 @@ mod trace {
         }
     }
 
-    pub(super) fn closed(cause: Closing, peer: &Peer) {
+    pub(super) fn closing(cause: Closing, peer: &Peer) {
         // Routine incidents are no warning.
         match cause {
             Closing::Idle | Closing::FirstByte | Closing::Age => {
@@ -312,16 +312,16 @@ mod tests {
     #[test]
     fn every_cause_is_counted_under_its_name() {
         let incidents = IncidentCounters::default();
-        incidents.refused(Refusal::Credential, &Peer::Unix);
-        incidents.closed(Closing::UnknownProtocol, &Peer::Unix);
+        incidents.record_refusal(Refusal::Credential, &Peer::Unix);
+        incidents.record_closing(Closing::UnknownProtocol, &Peer::Unix);
         let counted = |counts: Vec<(&'static str, u64)>| -> Vec<_> {
             counts.into_iter().filter(|(_, count)| *count > 0).collect()
         };
         assert_eq!(counted(incidents.rejections()), [("credential", 1)]);
         assert_eq!(counted(incidents.closed_connections()), [("unknown_protocol", 1)]);
         let by_session = Refusals { too_large: 2, unknown: 0, unsupported: 1 };
-        incidents.refused_by_session(by_session, &Peer::Unix);
-        incidents.unknown(&"s".repeat(10_000), "\u{e4}", &Peer::Unix);
+        incidents.record_session_refusals(by_session, &Peer::Unix);
+        incidents.record_unknown_method(&"s".repeat(10_000), "\u{e4}", &Peer::Unix);
         assert_eq!(
             counted(incidents.rejections()),
             [("credential", 1), ("too_large", 2), ("unknown_method", 1), ("unsupported", 1)]

@@ -330,7 +330,8 @@ impl Listen {
         #[cfg(feature = "quic")]
         {
             let incidents = server.open.incidents.clone();
-            let count = move |error: &io::Error, peer: &Peer| incidents.failed_quic_handshake(error, peer);
+            let count =
+                move |error: &io::Error, peer: &Peer| incidents.record_quic_handshake_failure(error, peer);
             self.transport.on_failed_handshake = Some(crate::quic::OnFailedHandshake::new(count));
         }
         let (listener, address) = match self.in_process {

@@ -458,7 +458,7 @@ impl Server {
         introspection::add(&mut self.router, self.health.as_ref(), self.reflection);
         let exported = self.metrics.iter().filter(|_| self.exports_metrics);
         for (name, page) in exported.flat_map(layers::pages) {
-            self.router.standard_function(name, page);
+            self.router.add_standard_function(name, page);
         }
         let times_calls = self.extensions.needs_call_times();
         let subscription_layers = self.extensions.layers_of_subscriptions();
@@ -600,7 +600,7 @@ impl BoundServer {
 
     /// Serves forever.
     pub async fn run(self) {
-        self.start().closed().await;
+        self.start().wait_until_closed().await;
     }
 
     /// Serves until `signal` resolves, then shuts down as [`ServerHandle::shutdown`] does.
@@ -737,10 +737,10 @@ impl ServerHandle {
         self.shared.own_health.close();
         self.shared.open.order(ConnectionCommand::Drain);
         let draining = Instant::now();
-        let _ = tokio::time::timeout(grace, self.shared.open.emptied()).await;
+        let _ = tokio::time::timeout(grace, self.shared.open.wait_until_empty()).await;
         let after = self.info().calls;
         self.shared.open.order(ConnectionCommand::Close);
-        let _ = tokio::time::timeout(CUT_OFF, self.shared.open.emptied()).await;
+        let _ = tokio::time::timeout(CUT_OFF, self.shared.open.wait_until_empty()).await;
         let delivered = std::mem::take(self.delivered.get_mut().unwrap_or_else(PoisonError::into_inner));
         let left = grace.saturating_sub(draining.elapsed()).max(CUT_OFF);
         let _ = tokio::time::timeout(left, join_all(delivered)).await;
@@ -762,14 +762,14 @@ impl ServerHandle {
             self.shared.open.retire();
         }
         self.registrations.withdraw().await;
-        self.shared.hooks.unregistered(&self.shared.router);
+        self.shared.hooks.on_unregister(&self.shared.router);
         if !self.shared.lame_duck.is_zero() {
             tokio::time::sleep_until(end).await;
         }
     }
 
     /// Waits until the accept loops end: forever, unless the server is shut down from elsewhere.
-    async fn closed(mut self) {
+    async fn wait_until_closed(mut self) {
         while self.accepting.join_next().await.is_some() {}
     }
 }

@@ -211,7 +211,7 @@ impl Subscriptions {
         };
         let bytes = name + SUBSCRIPTION;
         if bytes > self.entry.account.remaining() {
-            self.entry.refused(Refusal::Memory);
+            self.entry.record_refusal(Refusal::Memory);
             return Err(memory_budget::exhausted());
         }
         self.entry.account.keep(bytes);

@@ -150,7 +150,7 @@ impl Context {
     /// Ends the call with a message encoded in `format`, or with a failure.
     pub(crate) fn end(mut self, format: Format, result: Result<bytes::Bytes, Status>) -> Outcome {
         let result = result.map_err(|status| self.site().status_for_caller(status));
-        let accepted = self.accepted();
+        let accepted = self.take_accepted();
         let reply = self.into_reply();
         if reply.close_connection {
             return OutcomeKind::CloseConnection.into();

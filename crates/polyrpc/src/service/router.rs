@@ -247,13 +247,13 @@ impl Router {
     }
 
     /// Adds a service of the framework that is called by its full name only: its short name stays free for the user's.
-    pub(crate) fn standard(&mut self, role: MethodRole, service: impl Service) {
+    pub(crate) fn add_standard(&mut self, role: MethodRole, service: impl Service) {
         let (name, methods) = Methods::from_service(service, role);
         self.services.insert(name.into(), methods);
     }
 
     /// Adds a function of the framework, unless there is another of that name.
-    pub(crate) fn standard_function(&mut self, name: &str, method: Arc<dyn Method>) {
+    pub(crate) fn add_standard_function(&mut self, name: &str, method: Arc<dyn Method>) {
         if !self.functions.contains_key(name) {
             self.insert_entry(name, |service, name| {
                 Route::new(service, name, method, MethodRole::Introspection)

@@ -104,10 +104,10 @@ pub(crate) fn add(
     }
     let data = Arc::new(DataConnections::new(tokens, token_timeout));
     if let Some(streams) = streams {
-        router.standard(MethodRole::Transfer, streams.into_service(&data));
+        router.add_standard(MethodRole::Transfer, streams.into_service(&data));
     }
     if let Some(files) = files {
-        router.standard(MethodRole::Transfer, files.into_service(&data));
+        router.add_standard(MethodRole::Transfer, files.into_service(&data));
     }
     Some(data)
 }

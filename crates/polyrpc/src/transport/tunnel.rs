@@ -43,7 +43,7 @@ impl Tunnel {
     }
 
     /// Returns the bytes that were framed but not written.
-    pub(crate) fn unwritten(&self) -> usize {
+    pub(crate) fn unwritten_bytes(&self) -> usize {
         self.sending.len()
     }
 

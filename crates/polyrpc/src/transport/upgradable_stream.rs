@@ -35,10 +35,10 @@ impl UpgradableStream {
     }
 
     /// Returns the number of bytes that a WebSocket has framed but not written.
-    pub(crate) fn unwritten(&self) -> usize {
+    pub(crate) fn unwritten_bytes(&self) -> usize {
         match self {
             Self::Socket(_) => 0,
-            Self::WebSocket(tunnel) => tunnel.unwritten(),
+            Self::WebSocket(tunnel) => tunnel.unwritten_bytes(),
         }
     }
 

@@ -133,7 +133,7 @@ impl Incoming {
 
     /// Waits until the peer sends no more messages, or its connection has ended, even if messages wait to be taken. No
     /// other task may wait for messages meanwhile.
-    pub(crate) async fn ended(&self) {
+    pub(crate) async fn wait_until_ended(&self) {
         poll_fn(|cx| {
             let mut state = self.0.lock();
             if state.end.is_some() {

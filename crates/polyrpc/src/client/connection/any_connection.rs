@@ -82,7 +82,7 @@ pub(in crate::client) trait AnyConnection: Send + Sync {
     fn end_if_idle(&self, id: CallId, idle: Duration);
 
     /// Records that this number of bytes of a streaming call were taken.
-    fn consumed(&self, id: CallId, bytes: usize);
+    fn record_consumed(&self, id: CallId, bytes: usize);
 
     /// Abandons a call: its result is no longer awaited.
     fn abandon(&self, id: CallId);

@@ -377,7 +377,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
         }
     }
 
-    fn consumed(&self, id: CallId, bytes: usize) {
+    fn record_consumed(&self, id: CallId, bytes: usize) {
         let mut shared = self.lock();
         let shared = &mut *shared;
         self.take(shared, id, bytes);
@@ -464,7 +464,7 @@ impl<S: Session> Connection<S> {
     /// Records that this number of bytes of a streaming call were taken.
     fn take(&self, shared: &mut Shared<S>, id: CallId, bytes: usize) {
         let held_back = shared.blocks_input();
-        shared.consumed(id, bytes);
+        shared.record_consumed(id, bytes);
         self.flush(shared);
         if held_back && !shared.blocks_input() || shared.has_released() {
             self.reader.wake();
@@ -540,8 +540,8 @@ impl<S: Session> Shared<S> {
     }
 
     /// Notifies the session that messages of a streaming call were consumed.
-    fn consumed(&mut self, id: CallId, bytes: usize) {
-        self.pending.consumed(id, bytes);
+    fn record_consumed(&mut self, id: CallId, bytes: usize) {
+        self.pending.record_consumed(id, bytes);
         if let Some(session) = self.session.streaming() {
             session.consumed(id, bytes, &mut self.out);
         }
@@ -593,7 +593,7 @@ impl<S: Session> Shared<S> {
                 self.session.cancel(id, &mut self.out);
             }
             Err(DeliveryError::NoCall(message)) if message.body.is_empty() => {}
-            Err(DeliveryError::NoCall(message)) => self.consumed(id, message.body.len()),
+            Err(DeliveryError::NoCall(message)) => self.record_consumed(id, message.body.len()),
         }
     }
 }

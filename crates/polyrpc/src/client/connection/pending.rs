@@ -128,7 +128,7 @@ impl PendingCalls {
     }
 
     /// Records that bytes of a streaming call's messages were consumed.
-    pub(super) fn consumed(&mut self, id: CallId, bytes: usize) {
+    pub(super) fn record_consumed(&mut self, id: CallId, bytes: usize) {
         if self.unread.is_none() {
             return;
         }
@@ -547,7 +547,7 @@ mod tests {
         let mut taken = ReceivedMessages::default();
         assert!(pending.receive(first, &mut taken, Waker::noop()).is_ready());
         assert_eq!(pending.unread(), 300, "what was taken is not consumed");
-        pending.consumed(first, 100);
+        pending.record_consumed(first, 100);
         // The end arrives, and is taken, before all is consumed.
         pending.finish(first, reply(), &mut Vec::new());
         assert_eq!(pending.waiting(), 1);
@@ -555,7 +555,7 @@ mod tests {
         assert_eq!(pending.unread(), 200);
         assert!(pending.receive(first, &mut taken, Waker::noop()).is_ready(), "nothing more comes");
         assert!(matches!(pending.deliver(first, message(), &mut Vec::new()), Err(DeliveryError::NoCall(_))));
-        pending.consumed(first, 100);
+        pending.record_consumed(first, 100);
         assert_eq!(pending.unread(), 100);
         assert!(pending.forget(second) && !pending.forget(first));
         assert_eq!((pending.unread(), pending.waiting()), (0, 0));

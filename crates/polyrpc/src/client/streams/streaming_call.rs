@@ -304,7 +304,7 @@ impl CallReceiver {
         self.consumed += bytes;
         let is_due = self.consumed >= Self::CREDIT || self.arrived.messages.is_empty();
         if is_due && self.arrived.end.is_none() {
-            self.call.connection.slot().consumed(self.call.id, mem::take(&mut self.consumed));
+            self.call.connection.slot().record_consumed(self.call.id, mem::take(&mut self.consumed));
         }
     }
 

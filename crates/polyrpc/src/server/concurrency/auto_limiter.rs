@@ -123,11 +123,11 @@ impl GradientState {
     fn limit(&mut self, average: f64, rate: f64, now: Instant) -> usize {
         let latency = match self.latency {
             Some(lowest) if average >= lowest => lowest,
-            Some(lowest) => smoothed(lowest, average, SMOOTHING),
+            Some(lowest) => smooth(lowest, average, SMOOTHING),
             None => average,
         };
         self.latency = Some(latency);
-        self.rate = if rate >= self.rate { rate } else { smoothed(self.rate, rate, SMOOTHING / 10.0) };
+        self.rate = if rate >= self.rate { rate } else { smooth(self.rate, rate, SMOOTHING / 10.0) };
         let works = latency * self.rate / 1e6;
         match self.phase {
             Phase::Exploring { until } if until <= now => {
@@ -156,7 +156,7 @@ impl GradientState {
     }
 }
 
-fn smoothed(old: f64, new: f64, factor: f64) -> f64 {
+fn smooth(old: f64, new: f64, factor: f64) -> f64 {
     new * factor + old * (1.0 - factor)
 }
 

@@ -19,7 +19,7 @@ impl<S: Session> Connection<'_, S> {
     /// Reports the memory that the connection holds. Ends it if that exceeds the quota.
     pub(super) fn report_held(&mut self) {
         let unsent = self.session.unsent();
-        self.account.report_output(self.bytes_sent(), self.unwritten(), unsent);
+        self.account.report_output(self.bytes_sent(), self.unwritten_bytes(), unsent);
         let within = self.session.buffered() + unsent;
         let held = self.inbox.buffered_bytes() + self.stream.buffered_bytes() + self.out.len() + within;
         // Calls and streams mostly keep slices of the pinned buffers. Each byte counts once.
@@ -58,7 +58,7 @@ impl<S: Session> Connection<'_, S> {
         // The request may have been released by now.
         self.report_held();
         // Many calls may have been pending when their replies began to be unread: they leave room for others.
-        let unread = self.unwritten() + self.session.unsent();
+        let unread = self.unwritten_bytes() + self.session.unsent();
         let room = match unread >= self.listener.server.limits.unsent {
             true => self.account.remaining_share(),
             false => self.account.remaining(),
@@ -67,7 +67,7 @@ impl<S: Session> Connection<'_, S> {
             self.account.add_unread(length);
             return self.account.charge(length);
         }
-        self.registration.connection.refused(Refusal::Memory);
+        self.registration.connection.record_refusal(Refusal::Memory);
         *reply = Reply::failure(memory_budget::no_room_for_reply());
     }
 }

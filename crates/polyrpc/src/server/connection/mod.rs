@@ -240,7 +240,7 @@ impl<S: Session + Send> Driver for Connection<'_, S> {
         let end = ready!(self.poll_drive(cx)).unwrap_or_else(|error| {
             // The kernel's limit for a peer that acknowledges nothing: see `Limits::write_timeout`.
             if error.kind() == io::ErrorKind::TimedOut {
-                self.registration.connection.closed(Closing::Write);
+                self.registration.connection.record_closing(Closing::Write);
             }
             SessionEnd::Closed
         });
@@ -286,7 +286,7 @@ impl<'a, S: Session> Connection<'a, S> {
             account: registration.connection.account.clone(),
             timeouts: ConnectionTimeouts::new(
                 registration.limits(),
-                registration.connection.opened(),
+                registration.connection.opened_at(),
                 registration.connection.id(),
             ),
             transferred: TransferredBytes::default(),
@@ -317,7 +317,7 @@ impl<'a, S: Session> Connection<'a, S> {
         self.tick();
         let end = loop {
             if self.handle_command() == ConnectionCommand::Close {
-                if self.unwritten() > 0 {
+                if self.unwritten_bytes() > 0 {
                     // Otherwise the kernel would keep the bytes that the peer does not read.
                     self.stream.reset();
                 }
@@ -398,7 +398,7 @@ impl<'a, S: Session> Connection<'a, S> {
         let entry = &self.registration.connection;
         let text = match cause {
             Closing::Head | Closing::Message => {
-                entry.closed(cause);
+                entry.record_closing(cause);
                 "the rest of a message did not arrive in time"
             }
             // The peer does not read, or gets no error message; its remaining time is not used.
@@ -407,7 +407,7 @@ impl<'a, S: Session> Connection<'a, S> {
         self.session.abort(&Status::deadline_exceeded(text), &mut self.out);
         self.inbox.bytes.clear();
         // Their replies would not be read.
-        (0..self.in_flight.abort_all()).for_each(|_| self.calls.ended(false));
+        (0..self.in_flight.abort_all()).for_each(|_| self.calls.count_end(false));
         self.give_up();
     }
 
@@ -421,7 +421,7 @@ impl<'a, S: Session> Connection<'a, S> {
         }
         self.look_at_streams = now + LOOK_AT_STREAMS.min(shortest.div_ceil(4)).max(1);
         for stream in self.streams.idle(allowed) {
-            self.registration.connection.refused(Refusal::StreamIdle);
+            self.registration.connection.record_refusal(Refusal::StreamIdle);
             self.in_flight.fail(stream, Status::deadline_exceeded("the stream was idle for too long"));
         }
     }
@@ -452,7 +452,7 @@ impl<'a, S: Session> Connection<'a, S> {
         let over_share = self.is_over_share();
         let mut renamed = RedirectedNames::default();
         while self.state == State::Serving
-            && !self.saturated()
+            && !self.is_saturated()
             && self.write_batch.calls < end
             && !self.fairness.is_exhausted()
         {
@@ -511,7 +511,7 @@ impl<'a, S: Session> Connection<'a, S> {
                     self.inbox_drained = true;
                     self.write_batch.inbox_drained();
                     if let Some(refusals) = self.session.take_refusals() {
-                        self.registration.connection.refused_by_session(refusals);
+                        self.registration.connection.record_session_refusals(refusals);
                     }
                     if self.session.finished() {
                         self.finish();
@@ -526,7 +526,7 @@ impl<'a, S: Session> Connection<'a, S> {
 
     #[cold]
     fn end_with_violation(&mut self, violation: &Violation) {
-        self.registration.connection.closed(match violation.kind() {
+        self.registration.connection.record_closing(match violation.kind() {
             ViolationKind::Malformed => Closing::Malformed,
             ViolationKind::TooLarge => Closing::TooLarge,
             ViolationKind::Flood => Closing::Flood,
@@ -613,7 +613,7 @@ impl<'a, S: Session> Connection<'a, S> {
     /// Ends a connection with too many wrong credentials.
     #[cold]
     fn close_for_wrong_credentials(&mut self) {
-        self.registration.connection.closed(Closing::Credentials);
+        self.registration.connection.record_closing(Closing::Credentials);
         self.give_up();
     }
 
@@ -689,21 +689,22 @@ impl<'a, S: Session> Connection<'a, S> {
                 let stream = pending.ticket.stream();
                 let running =
                     InFlightCall::new(handling, site, pending, deadline, inherited, stream, delivery);
-                self.in_flight.push(running.holding(bytes));
+                self.in_flight.push(running.with_held_bytes(bytes));
             }
             FirstPoll::AwaitingMessage { gathering, site, deadline, inherited, bytes } => {
                 let stream = pending.ticket.stream();
-                let running = InFlightCall::gathering(gathering, site, pending, deadline, inherited, stream);
-                self.in_flight.push(running.holding(bytes));
+                let running =
+                    InFlightCall::with_pending_message(gathering, site, pending, deadline, inherited, stream);
+                self.in_flight.push(running.with_held_bytes(bytes));
             }
             FirstPoll::Rejected(Rejection::Failed(status)) => self.end_call(pending, Outcome::failed(status)),
             FirstPoll::Rejected(Rejection::Expired) => {
-                self.registration.expired();
+                self.registration.record_expired_call();
                 self.end_call(pending, Outcome::expired());
             }
             FirstPoll::Rejected(Rejection::Unauthenticated(status)) => self.refuse(pending, status),
             FirstPoll::Rejected(Rejection::TooManyFailures) => {
-                self.calls.ended(false);
+                self.calls.count_end(false);
                 self.close_for_wrong_credentials();
             }
         }
@@ -711,9 +712,9 @@ impl<'a, S: Session> Connection<'a, S> {
 
     #[cold]
     fn refuse(&mut self, PendingReply { ticket, mut call_record }: PendingReply<S::Ticket>, status: Status) {
-        self.calls.ended(false);
+        self.calls.count_end(false);
         if let Some(call_record) = &mut call_record {
-            call_record.failed(&status);
+            call_record.set_failure(&status);
         }
         if self.session.reject(ticket, status, &mut self.out) {
             self.finish();
@@ -729,9 +730,9 @@ impl<'a, S: Session> Connection<'a, S> {
             match (outcome, streamed) {
                 (Some(outcome), None) => self.end_call(pending, outcome),
                 (Some(outcome), Some(stream)) => self.end_stream(stream, pending, outcome),
-                (None, None) => self.calls.ended(false),
+                (None, None) => self.calls.count_end(false),
                 (None, Some(stream)) => {
-                    self.calls.ended(false);
+                    self.calls.count_end(false);
                     self.streams.forget(stream, &mut self.session, &mut self.out);
                 }
             }
@@ -749,7 +750,7 @@ impl<'a, S: Session> Connection<'a, S> {
         mut outcome: Outcome,
     ) {
         unsupported_metadata::reject(&ticket, &mut outcome);
-        self.calls.ended(outcome.succeeded());
+        self.calls.count_end(outcome.is_success());
         if let Some(call_record) = &mut call_record {
             call_record.set_outcome(&outcome);
         }
@@ -789,7 +790,7 @@ impl<'a, S: Session> Connection<'a, S> {
     #[cold]
     fn answer_corrupt(&mut self, ticket: S::Ticket, status: Status) {
         if status.code() == Code::ResourceExhausted && status.retry() == Retry::Never {
-            self.registration.connection.refused(Refusal::TooLarge);
+            self.registration.connection.record_refusal(Refusal::TooLarge);
         }
         match ticket.decompression_failure(status) {
             Ok(status) => self.session.reply(ticket, Reply::failure(status), &mut self.out),
@@ -826,7 +827,7 @@ impl<'a, S: Session> Connection<'a, S> {
     fn end_stream(&mut self, stream: StreamId, pending: PendingReply<S::Ticket>, mut outcome: Outcome) {
         let PendingReply { ticket, mut call_record } = pending;
         unsupported_metadata::reject(&ticket, &mut outcome);
-        self.calls.ended(outcome.succeeded());
+        self.calls.count_end(outcome.is_success());
         if let Some(call_record) = &mut call_record {
             call_record.set_outcome(&outcome);
         }
@@ -867,7 +868,7 @@ impl<'a, S: Session> Connection<'a, S> {
             // If the protocol cannot push, that was reported when the message was queued.
             let Some(pushing) = self.session.pushing() else { continue };
             if !hooks.is_empty() {
-                hooks.pushed(&self.dispatch.caller().peer, &push.as_push());
+                hooks.on_push(&self.dispatch.caller().peer, &push.as_push());
             }
             // Messages that the protocol cannot carry are not sent.
             let _ = match push {
@@ -879,15 +880,15 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Writes pending output, then reads available input. Returns `None` if there is more to do.
     fn poll_io(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<SessionEnd>>> {
-        let waiting = self.unwritten();
+        let waiting = self.unwritten_bytes();
         let written = self.stream.poll_flush(cx, &mut self.out)?.is_ready();
-        self.transferred.written += waiting.saturating_sub(self.unwritten()) as u64;
+        self.transferred.written += waiting.saturating_sub(self.unwritten_bytes()) as u64;
         if self.streams.has_held_back_messages() && !self.has_write_backlog() {
             return Poll::Ready(Ok(None));
         }
         match self.state {
             State::Serving | State::Finishing if self.fairness.is_exhausted() => self.poll_yield(),
-            State::Serving if !self.inbox_drained && !self.saturated() => Poll::Ready(Ok(None)),
+            State::Serving if !self.inbox_drained && !self.is_saturated() => Poll::Ready(Ok(None)),
             State::Serving if self.inbox_drained && !self.has_enough() && !self.is_read_paused() => {
                 self.poll_fill(cx, written)
             }
@@ -911,7 +912,7 @@ impl<'a, S: Session> Connection<'a, S> {
     /// Whether to read although no more calls are taken, to detect the end of the connection while handlers are
     /// pending.
     fn may_read_ahead(&self) -> bool {
-        self.saturated()
+        self.is_saturated()
             && !self.has_write_backlog()
             && !self.is_read_paused()
             && self.inbox.bytes.len() < AHEAD
@@ -921,7 +922,7 @@ impl<'a, S: Session> Connection<'a, S> {
     fn poll_fill(&mut self, cx: &mut Context<'_>, written: bool) -> Poll<io::Result<Option<SessionEnd>>> {
         ready!(self.fairness.poll_budget(&self.registration.connection));
         // Bytes read behind calls that wait for another call's reply must not make these calls look younger.
-        let waits = !self.inbox.bytes.is_empty() && (self.session.blocks_input() || self.saturated());
+        let waits = !self.inbox.bytes.is_empty() && (self.session.blocks_input() || self.is_saturated());
         let wanted = self.session.bytes_needed();
         let read = self.inbox.poll_fill_up_to(self.fairness.read_size(), self.stream, cx, wanted)?;
         let frames = self.stream.take_websocket_bytes();
@@ -1001,7 +1002,7 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Whether the peer or the handlers lag so far behind that no more calls are taken. While there are streams,
     /// handlers wait for their messages: input is then read, and only further calls are rejected.
-    fn saturated(&self) -> bool {
+    fn is_saturated(&self) -> bool {
         let crowded = self.account.calls() >= self.listener.server.limits.in_flight_per_connection;
         self.has_write_backlog() || crowded && self.streams.is_empty() || self.dispatch.is_authenticating()
     }
@@ -1022,12 +1023,12 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Whether too much output is waiting for the peer to read it.
     fn has_write_backlog(&self) -> bool {
-        self.unwritten() >= self.listener.server.limits.unsent
+        self.unwritten_bytes() >= self.listener.server.limits.unsent
     }
 
     /// Returns the number of bytes that wait for the socket.
-    fn unwritten(&self) -> usize {
-        self.out.len() + self.stream.unwritten()
+    fn unwritten_bytes(&self) -> usize {
+        self.out.len() + self.stream.unwritten_bytes()
     }
 
     /// Returns the number of bytes that this session has received, for its timeouts: those of a WebSocket's frames count
@@ -1075,15 +1076,15 @@ impl<'a, S: Session> Connection<'a, S> {
             entry.set_phase(phase, now);
         }
         let alarm = self.timeouts.observe(now, self.activity());
-        entry.idles(self.timeouts.idle_since());
-        if let Some(at) = self.timeouts.moved() {
-            entry.moved(at);
+        entry.set_idle_since(self.timeouts.idle_since());
+        if let Some(at) = self.timeouts.last_activity() {
+            entry.record_activity(at);
         }
         self.transferred.took = false;
         let overdue = if self.draining { self.draining_since + DRAIN_PATIENCE } else { u32::MAX };
         let streams = if self.streams.is_empty() { u32::MAX } else { self.look_at_streams.max(now + 1) };
         entry.wake_at(alarm.min(streams).min(if now < overdue { overdue } else { u32::MAX }));
-        self.pauses = self.is_read_paused() || self.saturated();
+        self.pauses = self.is_read_paused() || self.is_saturated();
         let wants_ticks = self.session.needs_ticks() || self.is_read_paused();
         if wants_ticks != self.wants_ticks {
             self.wants_ticks = wants_ticks;
@@ -1095,12 +1096,12 @@ impl<'a, S: Session> Connection<'a, S> {
     fn is_settled(&self) -> bool {
         self.in_flight.is_empty()
             && self.streams.is_empty()
-            && self.unwritten() == 0
+            && self.unwritten_bytes() == 0
             && self.session.unsent() == 0
     }
 
     fn activity(&self) -> Activity {
-        let reads = self.state == State::Serving && !self.saturated() && !self.session.blocks_input();
+        let reads = self.state == State::Serving && !self.is_saturated() && !self.session.blocks_input();
         let unsent = self.session.unsent();
         let incomplete = if reads { self.session.incomplete(&self.inbox.bytes) } else { None };
         let incomplete = match incomplete {
@@ -1121,13 +1122,13 @@ impl<'a, S: Session> Connection<'a, S> {
             written: self.transferred.written,
             incomplete,
             took: self.transferred.took,
-            writing: self.unwritten() > 0,
+            writing: self.unwritten_bytes() > 0,
             // Calls that wait for room for their responses wait for the peer to read.
             unsent: if self.in_flight.len() > self.account.calls_without_room() { 0 } else { unsent },
             half_closed: self.half_closed && owes,
             idle: self.is_idle(),
             // The answer to a PING would not be read, or is queued behind output that the peer has not read.
-            busy: reads && !self.is_read_paused() && self.unwritten() == 0 && (owes || unsent > 0),
+            busy: reads && !self.is_read_paused() && self.unwritten_bytes() == 0 && (owes || unsent > 0),
         }
     }
 
@@ -1137,7 +1138,7 @@ impl<'a, S: Session> Connection<'a, S> {
             State::Lingering => false,
             _ if !self.in_flight.is_empty() || self.session.needs_ticks() => false,
             State::Serving if self.session.incomplete(&self.inbox.bytes).is_some() => false,
-            _ if self.unwritten() > 0 || self.session.unsent() > 0 => false,
+            _ if self.unwritten_bytes() > 0 || self.session.unsent() > 0 => false,
             _ if self.subscriptions.expect_silence() => false,
             // The transport itself detects whether the peer is still alive.
             _ if !self.stream.signals_close() => false,
