@@ -103,7 +103,7 @@ impl Definitions {
 
     /// Returns the schema of a method's messages in full instead of as a reference. The definition remains, since
     /// others may refer to it.
-    pub fn inlined(&mut self, content: &Content) -> Value {
+    pub fn inline_schema(&mut self, content: &Content) -> Value {
         let schema = self.schema(content);
         self.finish();
         let reference = schema.get("$ref").and_then(Value::as_str);

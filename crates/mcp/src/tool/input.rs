@@ -23,7 +23,7 @@ impl Input {
     /// Also returns the schema of the arguments.
     pub(super) fn new(content: &Content) -> Result<(Self, Value), String> {
         let mut definitions = Definitions::new(Json::Proto3, PLACE);
-        let schema = definitions.inlined(content);
+        let schema = definitions.inline_schema(content);
         let (input, mut schema) = match content {
             Content::Type(TypeSchema::Any) => (Self::Message, json!({ "type": "object" })),
             _ if schema["type"] == "object" => (Self::Message, schema),

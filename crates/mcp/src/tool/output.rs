@@ -34,7 +34,7 @@ impl Output {
         } else if is_unknown {
             return Ok((Self::Any, None));
         } else {
-            let schema = definitions.inlined(content);
+            let schema = definitions.inline_schema(content);
             match schema["type"] == "object" {
                 true => (Self::Message, schema),
                 false => {
