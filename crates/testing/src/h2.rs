@@ -148,7 +148,7 @@ impl Driver {
     /// A waiting connection has less than a frame, and needs no more than one.
     fn assert_modest(&self) {
         const FRAME: usize = 9 + 16_384;
-        let (wanted, waiting) = (self.connection.wanted(), self.inbox.len());
+        let (wanted, waiting) = (self.connection.bytes_needed(), self.inbox.len());
         assert!(wanted <= FRAME, "wants {wanted} bytes");
         assert!(
             waiting < FRAME && (wanted == 0 || wanted > waiting),

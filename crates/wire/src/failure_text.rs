@@ -6,7 +6,7 @@ use std::borrow::Cow;
 /// call or the connection without the reason: this framework at 64 KiB, which percent encoding may need for a third of
 /// that.
 #[cold]
-pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
+pub(crate) fn shorten(text: &str) -> Cow<'_, str> {
     if text.len() <= LONGEST {
         return text.into();
     }
@@ -23,9 +23,9 @@ mod tests {
     #[test]
     fn only_a_long_text_is_shortened_at_a_character() {
         let fits = "é".repeat(LONGEST / 2);
-        assert_eq!(shortened(&fits), fits);
+        assert_eq!(shorten(&fits), fits);
         let long = format!("x{fits}");
-        let text = shortened(&long);
+        let text = shorten(&long);
         assert!(text.len() <= LONGEST && text.len() > LONGEST - 4, "{}", text.len());
         assert!(text.starts_with("xé") && text.ends_with(&format!("é{MARK}")));
     }

@@ -60,7 +60,7 @@ pub(super) async fn call_failure(
 /// The function that a server of rest_rpc knows only by its number.
 fn number_hint(status: &Status, client: &Client, options: &Options) -> Option<String> {
     let name = match split(&options.target) {
-        Some((service, method)) => rest_rpc::qualified(service, method),
+        Some((service, method)) => rest_rpc::function_name(service, method),
         None => options.target.clone(),
     };
     let number = rest_rpc::number(&name).to_string();

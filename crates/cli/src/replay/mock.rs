@@ -67,7 +67,7 @@ impl Mock {
         for call in plan.calls {
             let name = call.full_name();
             if seen.insert(name.clone()) {
-                for called in [rest_rpc::qualified(&call.service, &call.method), name.clone()] {
+                for called in [rest_rpc::function_name(&call.service, &call.method), name.clone()] {
                     numbers.entry(rest_rpc::number(called)).or_insert_with(|| name.clone());
                 }
                 if let Some(types) = schemas.method(&name, false).proto {

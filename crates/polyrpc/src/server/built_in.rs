@@ -97,7 +97,7 @@ impl<'a> Setup<'a> {
         sessions(move |context| {
             match context.handover.take().and_then(Handover::downcast::<http_server::Upgrade>) {
                 None => http_server::h2::Server::new(config.clone()),
-                Some(upgrade) => http_server::h2::Server::upgraded(config.clone(), upgrade),
+                Some(upgrade) => http_server::h2::Server::from_upgrade(config.clone(), upgrade),
             }
         })
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use polyrpc_build::fbs;
 use polyrpc_wire::fb_rpc::{ServiceHash, service_id};
-use polyrpc_wire::rest_rpc::{number, qualified};
+use polyrpc_wire::rest_rpc::{function_name, number};
 
 /// Service and method; a function has no service.
 pub(super) type Name = (String, String);
@@ -41,7 +41,7 @@ impl Numbers {
     /// Adds a method that callers of rest_rpc identify by its C++ name, or by `Service/Method`.
     pub(super) fn add_function(&mut self, service: &str, method: &str) {
         let name = (service.to_owned(), method.to_owned());
-        let in_cpp = qualified(service, method);
+        let in_cpp = function_name(service, method);
         self.add_number(number(&in_cpp), &name);
         if !service.is_empty() {
             self.add_number(number(format!("{service}/{method}")), &name);

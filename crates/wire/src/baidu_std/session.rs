@@ -26,7 +26,7 @@ use super::stream::{
 use super::{body, frame, metadata};
 use crate::brpc_status as status;
 use crate::brpc_status::{EINTERNAL, ELOGOFF, ENOMETHOD, ENOSERVICE, EREQUEST, ERESPONSE, ERPCAUTH};
-use crate::failure_text::shortened;
+use crate::failure_text::shorten;
 use crate::oversized::{Discarding, response_too_long};
 
 /// Settings shared by all connections of a server.
@@ -397,7 +397,7 @@ impl Server {
         if status.number().is_some() || number != EINTERNAL {
             text += &format!("[E{number}]");
         }
-        text.push_str(&shortened(status.message()));
+        text.push_str(&shorten(status.message()));
         text
     }
 }

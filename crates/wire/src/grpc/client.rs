@@ -147,7 +147,7 @@ impl session::Client for Client {
     }
 
     fn bytes_needed(&self) -> usize {
-        self.http.wanted()
+        self.http.bytes_needed()
     }
 
     fn concurrency(&self) -> usize {
@@ -199,7 +199,7 @@ impl session::client::Streaming for Client {
     }
 
     fn has_room(&mut self, id: CallId) -> bool {
-        self.streams.get(&id).is_none_or(|stream| self.http.room(*stream))
+        self.streams.get(&id).is_none_or(|stream| self.http.has_room(*stream))
     }
 
     fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
@@ -252,7 +252,7 @@ impl Client {
         if !call.attachment.is_empty() {
             return Err(Status::unimplemented("gRPC has no attachments"));
         }
-        let sends = coding::applied(call.head.compression);
+        let sends = coding::to_message_coding(call.head.compression);
         if coding::name(sends).is_none() {
             return Err(Status::unimplemented(format!("gRPC has no name for {}", sends.as_str())));
         }

@@ -39,7 +39,7 @@ pub(crate) fn name(compression: Compression) -> Option<&'static [u8]> {
 }
 
 /// Returns the compression as applied to a message: gRPC's snappy is the framed format.
-pub(crate) fn applied(compression: Compression) -> Compression {
+pub(crate) fn to_message_coding(compression: Compression) -> Compression {
     match compression {
         Compression::Snappy => Compression::SnappyFrames,
         other => other,

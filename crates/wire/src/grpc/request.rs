@@ -247,7 +247,7 @@ impl AcceptedCompressions {
 
     /// Returns the compression for messages to this peer, given the preferred one.
     pub(crate) fn choose(self, wanted: Compression) -> Compression {
-        let wanted = coding::applied(wanted);
+        let wanted = coding::to_message_coding(wanted);
         if self.has(wanted) { wanted } else { Compression::None }
     }
 

@@ -12,7 +12,7 @@ use polyrpc_core::status::texts;
 use polyrpc_core::{Call, Code, Fault, Metadata, Retry, Scope, Status};
 
 use super::{coding, metadata};
-use crate::failure_text::shortened;
+use crate::failure_text::shorten;
 
 /// Passes the fields that describe the outcome of a call to `write`.
 pub(crate) fn write(failure: Option<&Status>, trailers: &Metadata, mut write: impl FnMut(&[u8], &[u8])) {
@@ -31,7 +31,7 @@ fn write_failure(failure: &Status, write: &mut impl FnMut(&[u8], &[u8])) {
     write(b"grpc-status", &text);
     if !failure.message().is_empty() {
         text.clear();
-        encode(&shortened(failure.message()), &mut text);
+        encode(&shorten(failure.message()), &mut text);
         write(b"grpc-message", &text);
     }
     if !failure.details().is_empty() {

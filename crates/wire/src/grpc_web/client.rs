@@ -109,7 +109,7 @@ impl Client {
         field::field(head, "x-grpc-web", b"1");
         field::field(head, "user-agent", grpc::USER_AGENT);
         field::field(head, "grpc-accept-encoding", coding::ACCEPTED);
-        let sends = coding::applied(call.head.compression);
+        let sends = coding::to_message_coding(call.head.compression);
         if let Some(name) = coding::name(sends).filter(|_| sends != Compression::None) {
             field::field(head, "grpc-encoding", name);
         }
@@ -148,7 +148,7 @@ impl Client {
             return Err(Status::unimplemented("gRPC-Web has no attachments"));
         }
         Carrier::Grpc.check(&call.head.metadata).map_err(UnsupportedEntry::into_refusal)?;
-        let sends = coding::applied(call.head.compression);
+        let sends = coding::to_message_coding(call.head.compression);
         match coding::name(sends) {
             Some(_) => Ok(sends),
             None => Err(Status::unimplemented(format!("gRPC has no name for {}", sends.as_str()))),
@@ -197,11 +197,11 @@ impl Client {
             out.body(body);
         }
         let dialect = (Dialect::Framed(request.framing), self.config.limits.message);
-        self.sent(id, is_stream, (call.head.format, sends), dialect);
+        self.record_sent(id, is_stream, (call.head.format, sends), dialect);
         Ok(())
     }
 
-    fn sent(
+    fn record_sent(
         &mut self,
         id: CallId,
         streamed: bool,
@@ -337,7 +337,7 @@ impl session::Client for Client {
         self.begin(&call, Some(prefix.len() + body.len()), out)?;
         out.extend_from_slice(&prefix);
         out.body(body);
-        self.sent(id, false, (call.head.format, sends), (Dialect::Web, self.config.limits.header));
+        self.record_sent(id, false, (call.head.format, sends), (Dialect::Web, self.config.limits.header));
         // The next call could not be distinguished from this one: it needs another connection.
         self.oneway = call.oneway;
         self.ending |= call.oneway;
@@ -421,7 +421,7 @@ impl session::client::Streaming for Client {
         }
         let sends = self.check(&call)?;
         self.begin(&call, None, out)?;
-        self.sent(id, true, (call.head.format, sends), (Dialect::Web, self.config.limits.header));
+        self.record_sent(id, true, (call.head.format, sends), (Dialect::Web, self.config.limits.header));
         Ok(())
     }
 

@@ -376,7 +376,7 @@ impl Response {
             for header in headers {
                 response.take(header.name, head.slice_ref(header.value), &mut lengths)?;
             }
-            announced = lengths.announced();
+            announced = lengths.announced_length();
             response.remove_hop_by_hop();
             response.body_length =
                 lengths.body_length_of_response(&line, limit.saturating_sub(head.len()))?;

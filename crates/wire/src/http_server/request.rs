@@ -97,7 +97,7 @@ impl H1Request {
             keep: if http10 { fields.keep_alive && !fields.close } else { !fields.close },
             body_length,
             grpc,
-            upgrade: fields.upgrade_request.granted(&fields.hop_by_hop).filter(|_| !http10),
+            upgrade: fields.upgrade_request.parse_settings(&fields.hop_by_hop).filter(|_| !http10),
             websocket: fields.websocket().filter(|_| !http10),
             inner: Request { query, expects, ..fields.into_request(method, path) },
         })
@@ -143,7 +143,7 @@ impl H1Request {
 
     /// Returns the maximum length of a body that is read as a whole, with messages of at most `limit` bytes. Longer
     /// gRPC-Web bodies are read message by message.
-    pub(super) fn most(&self, limit: usize) -> usize {
+    pub(super) fn max_body(&self, limit: usize) -> usize {
         if self.uses_web_dialect() { web_body(limit) } else { limit }
     }
 
@@ -171,7 +171,7 @@ pub struct Upgrade {
 
 /// Returns the call that an HTTP/2 head describes in a dialect with a framing of its own, if it may be made in that.
 #[cold]
-pub(super) fn framed_call(list: &h2::hpack::Fields, config: &ServerConfig) -> Option<grpc::Request> {
+pub(super) fn parse_framed_call(list: &h2::hpack::Fields, config: &ServerConfig) -> Option<grpc::Request> {
     let call = FRAMED.iter().find_map(|framed| framed.reader.read(list))?;
     let request = from_h2(list, usize::MAX).ok()?;
     is_allowed(config, &request, &call).then_some(call)

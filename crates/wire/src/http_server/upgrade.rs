@@ -29,7 +29,7 @@ impl UpgradeFields {
 
     /// Returns the client's settings if the request meets all conditions of an upgrade; `options` are those of
     /// `Connection`.
-    pub(super) fn granted(&self, options: &[String]) -> Option<Box<h2::Settings>> {
+    pub(super) fn parse_settings(&self, options: &[String]) -> Option<Box<h2::Settings>> {
         let named = |name| options.iter().any(|option| option == name);
         let settings = self.settings.as_ref().filter(|_| self.h2c && !self.twice)?;
         if !named("upgrade") || !named("http2-settings") {

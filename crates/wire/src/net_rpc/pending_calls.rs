@@ -19,7 +19,7 @@ impl PendingCalls {
     }
 
     /// Records that the call with the next number was sent; a call that expects no response is not recorded.
-    pub(super) fn sent(&mut self, id: Option<CallId>) {
+    pub(super) fn record_sent(&mut self, id: Option<CallId>) {
         self.calls.extend(id.map(|id| (self.next, id)));
         self.next += 1;
     }

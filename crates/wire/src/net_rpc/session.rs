@@ -16,7 +16,7 @@ use super::frame::{Failure, FrameCodec, Outgoing, Request, Tag, frame_codec};
 use super::http_handshake::HttpHandshake;
 use super::pending_calls::PendingCalls;
 use super::status;
-use crate::failure_text::shortened;
+use crate::failure_text::shorten;
 
 /// The server's side of a connection.
 #[derive(Debug)]
@@ -179,7 +179,7 @@ impl session::server::Ticket for Ticket {
 
 /// Answers with a failure, which every codec can encode.
 fn fail(frame_codec: &mut dyn FrameCodec, tag: &Tag, failure: &Status, out: &mut Outbox) {
-    let text = shortened(status::write(failure));
+    let text = shorten(status::write(failure));
     let _ = frame_codec.response(tag, Err(&text), out);
 }
 
@@ -261,7 +261,7 @@ impl session::Client for Client {
         let outgoing = Outgoing { name: &self.name, number, body: call.body, positional };
         self.frame_codec.request(outgoing, self.handshake.outbox(out))?;
         // Every call is answered; the response to a oneway call is dropped.
-        self.outstanding.sent((!call.oneway).then_some(id));
+        self.outstanding.record_sent((!call.oneway).then_some(id));
         Ok(())
     }
 

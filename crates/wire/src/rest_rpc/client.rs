@@ -11,7 +11,7 @@ use polyrpc_core::{
 use polyrpc_payload::msgpack::Writer;
 
 use super::frame::{Header, Kind, MAX_BODY, NextFrame};
-use super::functions::{number, qualified};
+use super::functions::{function_name, number};
 use super::version::Version;
 use super::{body, frame, status};
 use crate::oversized::{Discarding, response_too_long};
@@ -77,7 +77,7 @@ impl Client {
 
     /// Sends a call since v0.21: its body is the codec's encoding of the arguments.
     fn send_coded(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
-        let function = number_of(&qualified(call.service, call.method));
+        let function = number_of(&function_name(call.service, call.method));
         let header = Header { kind: Kind::Call, length: call.body.len(), id: 0, function };
         self.config.version.write(header, out.buffer());
         out.body(call.body);
@@ -90,7 +90,7 @@ impl Client {
         if !matches!(call.head.format, Format::MessagePack | Format::MessagePackArray) {
             return Err(no_format(call.head.format));
         }
-        let name = qualified(call.service, call.method);
+        let name = function_name(call.service, call.method);
         let (count, arguments) = match call.head.positional {
             true => body::parse_arguments(&call.body).ok_or_else(no_list)?,
             false => (1, call.body),

@@ -14,7 +14,7 @@ pub fn number(name: impl AsRef<[u8]>) -> u32 {
 
 /// Returns the name of a service's method in rest_rpc: as C++ would write it, `example::EchoService::Echo`. A plain
 /// function keeps its name.
-pub fn qualified(service: &str, method: &str) -> String {
+pub fn function_name(service: &str, method: &str) -> String {
     match service {
         "" => method.to_owned(),
         _ => format!("{}::{method}", service.replace('.', "::")),
@@ -41,12 +41,12 @@ pub(super) struct FunctionTarget {
 }
 
 impl Functions {
-    /// Adds a method under its [qualified] name and as `Service/Method`. If the name or its number is in use already,
-    /// the existing entry is kept.
+    /// Adds a method under its [full name](function_name) and as `Service/Method`. If the name or its number is in use
+    /// already, the existing entry is kept.
     pub fn add(&mut self, service: &str, method: &str) {
         let place = FunctionIndex(self.targets.len());
         self.targets.push(FunctionTarget { service: service.to_owned(), method: method.to_owned() });
-        self.name(qualified(service, method), place);
+        self.name(function_name(service, method), place);
         if !service.is_empty() {
             self.name(format!("{service}/{method}"), place);
         }

@@ -16,7 +16,7 @@ mod server;
 mod tests;
 
 pub use client::{Client, ClientConfig};
-pub use functions::{Functions, number, qualified};
+pub use functions::{Functions, function_name, number};
 pub use server::{Server, ServerConfig, Ticket};
 pub use status::wrong_count;
 pub use version::{ByteOrder, UnknownVersion, Version};

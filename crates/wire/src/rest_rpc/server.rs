@@ -12,7 +12,7 @@ use super::frame::{Header, Kind, MAX_BODY, NextFrame};
 use super::functions::{FunctionIndex, FunctionTarget, Functions, number};
 use super::version::Version;
 use super::{body, frame, status};
-use crate::failure_text::shortened;
+use crate::failure_text::shorten;
 use crate::oversized::{OversizedRequests, request_too_large};
 
 /// The server's side of a connection.
@@ -163,7 +163,7 @@ impl Server {
             (Version::V0_21(_), Ok(value)) => self.send_coded(Kind::Call, 0, 0, value, out),
             (Version::V0_21(_), Err(failure)) => {
                 let (code, text) = status::to_code_and_text(&failure);
-                let text = Bytes::copy_from_slice(shortened(&text).as_bytes());
+                let text = Bytes::copy_from_slice(shorten(&text).as_bytes());
                 self.send_coded(Kind::Call, 0, code, text, out);
             }
             (_, Ok(value)) => self.succeed(ticket, value, reply.head.format, out),
@@ -198,7 +198,7 @@ impl Server {
     /// `[1, text]`.
     #[cold]
     fn fail(&self, ticket: &Ticket, failure: &Status, out: &mut Outbox) {
-        let text = shortened(status::text(failure));
+        let text = shorten(status::text(failure));
         self.write_header(Kind::Call, ticket.id, 2 + body::text_head(text.len()) + text.len(), out);
         out.extend_from_slice(&[0x92, 1]);
         Writer::new(out.buffer()).str(&text);

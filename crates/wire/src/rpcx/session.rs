@@ -15,7 +15,7 @@ use polyrpc_payload::compress;
 use super::compressors::Compressors;
 use super::frame::{Flags, Frame, FrameTooLong, Header, Names, NextFrame, Writer};
 use super::{frame, status};
-use crate::failure_text::shortened;
+use crate::failure_text::shorten;
 use crate::oversized::{Discarding, OversizedRequests, request_too_large, response_too_long};
 
 /// The server's side of a connection.
@@ -249,7 +249,7 @@ impl Ticket {
         let flags = self.header.flags.for_response().with(Flags::ERROR);
         let mut frame = Writer::answering(out, self.header.with_flags(flags), self.names.as_bytes());
         let method = frame::method_of(self.names.as_bytes()).unwrap_or_default();
-        frame.pair(ERROR, shortened(&status::write(status, method)).as_bytes());
+        frame.pair(ERROR, shorten(&status::write(status, method)).as_bytes());
         frame.pairs(metadata, |key| key == ERROR);
         frame.finish(Bytes::new())
     }

@@ -152,7 +152,7 @@ impl Lengths {
     }
 
     /// Returns the announced length of the body, if there is one.
-    pub(crate) fn announced(&self) -> Option<u64> {
+    pub(crate) fn announced_length(&self) -> Option<u64> {
         self.length
     }
 

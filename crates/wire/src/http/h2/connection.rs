@@ -40,7 +40,7 @@ pub struct Config {
     pub max_window: u32,
     /// Receive window of the connection in bytes. 16 MiB.
     pub connection_window: u32,
-    /// Bytes that a stream may queue for the peer's window before [`Connection::room`] returns `false`. 64 KiB.
+    /// Bytes that a stream may queue for the peer's window before [`Connection::has_room`] returns `false`. 64 KiB.
     pub unsent: usize,
     /// Bytes that all streams together may queue for the peer's windows before new streams are refused; each stream
     /// counts with at most `unsent` bytes. 64 MiB.
@@ -140,7 +140,7 @@ pub struct Connection<T = ()> {
     pub(super) events: VecDeque<Event>,
     /// Frames read since the last [`Event::Pause`], plus the cost of decoding header blocks, measured in frames.
     pub(super) taken: u32,
-    pub(super) wanted: usize,
+    pub(super) bytes_needed: usize,
     pub(super) long_frame: LongFrameState,
 }
 
@@ -245,7 +245,7 @@ pub enum Event {
         /// The peer sent the RST_STREAM.
         by_peer: bool,
     },
-    /// The stream has [`room`](Connection::room) again.
+    /// The stream has [room](Connection::has_room) again.
     Room {
         /// The stream.
         stream: u32,
@@ -297,7 +297,7 @@ impl<T: Default> Connection<T> {
     /// Creates the server's side of a connection upgraded from HTTP/1 (RFC 7540, §3.2). The upgrade request is stream
     /// 1, on which nothing more arrives; its response must wait until [`send_settings`](Self::send_settings) was
     /// called.
-    pub fn upgraded(config: Arc<Config>, settings: Settings) -> Self {
+    pub fn from_upgrade(config: Arc<Config>, settings: Settings) -> Self {
         let mut connection = Self::server(config);
         connection.peer = settings.0;
         connection.encoder.resize(connection.peer.table);
@@ -342,7 +342,7 @@ impl<T: Default> Connection<T> {
             pings: 0,
             events: VecDeque::new(),
             taken: 0,
-            wanted: 0,
+            bytes_needed: 0,
             long_frame: LongFrameState::default(),
             config,
         }
@@ -401,8 +401,8 @@ impl<T: Default> Connection<T> {
     }
 
     /// Returns how many bytes the inbox must hold before the next event is available; 0 if unknown.
-    pub fn wanted(&self) -> usize {
-        self.wanted
+    pub fn bytes_needed(&self) -> usize {
+        self.bytes_needed
     }
 
     /// Whether the peer has started something that is incomplete, however little of it is in the inbox: the connection
@@ -471,7 +471,7 @@ impl<T: Default> Connection<T> {
 
     /// Reads one frame; `None` if it is incomplete.
     fn take_frame(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<FrameOutcome>, Fault> {
-        self.wanted = 0;
+        self.bytes_needed = 0;
         if self.opening == PrefaceState::Greeted && !self.take_preface(inbox)? {
             return Ok(None);
         }
@@ -486,7 +486,7 @@ impl<T: Default> Connection<T> {
         }
         let whole = frame::HEADER + header.length;
         if inbox.len() < whole {
-            self.wanted = whole;
+            self.bytes_needed = whole;
             return if is_long { self.wait_for_long(header, inbox, out) } else { Ok(None) };
         }
         if header.kind == frame::DATA {
@@ -496,7 +496,7 @@ impl<T: Default> Connection<T> {
         }
         let mut fault = None;
         let mut taken = FrameOutcome::Nothing;
-        match self.control(header, &inbox[frame::HEADER..whole], out) {
+        match self.handle_control(header, &inbox[frame::HEADER..whole], out) {
             Ok(event) => taken = event,
             Err(error) => fault = Some(error),
         }
@@ -551,7 +551,7 @@ impl<T: Default> Connection<T> {
         mut payload: BytesMut,
         out: &mut Outbox,
     ) -> Result<FrameOutcome, Fault> {
-        let Some(data) = self.data_frame(header, payload.first().copied(), out)? else {
+        let Some(data) = self.handle_data(header, payload.first().copied(), out)? else {
             return Ok(FrameOutcome::Nothing);
         };
         payload.truncate(data.end);

@@ -21,7 +21,7 @@ const BESIDE_BLOCK: usize = 256 + 5;
 impl<T: Default> Connection<T> {
     /// Whether a frame of more than 16 KiB has arrived in part. No other frame can arrive before its end.
     pub fn is_reading_long_frame(&self) -> bool {
-        self.long_frame.is_within_frame() || self.wanted > frame::HEADER + DEFAULT_FRAME
+        self.long_frame.is_within_frame() || self.bytes_needed > frame::HEADER + DEFAULT_FRAME
     }
 
     /// Checks the header of a frame of more than 16 KiB before its payload is buffered. Returns `true` if the frame is
@@ -77,12 +77,12 @@ impl<T: Default> Connection<T> {
         let more = inbox.len().saturating_sub(before);
         let is_slow = before > 0 && (1..SLOW_READ).contains(&more);
         if header.kind == frame::DATA && !header.has(frame::PADDED) && is_slow {
-            self.wanted = 0;
+            self.bytes_needed = 0;
             self.long_frame.inbox_len_at_last_check = 0;
             inbox.advance(frame::HEADER);
             return self.take_data(header, inbox, out);
         }
-        self.long_frame.inbox_is_long_buffer |= self.wanted > LONG_READ;
+        self.long_frame.inbox_is_long_buffer |= self.bytes_needed > LONG_READ;
         Ok(None)
     }
 

@@ -36,21 +36,21 @@ pub(super) const KEEPALIVE_PING: [u8; 8] = *b"polyrpc?";
 
 impl<T: Default> Connection<T> {
     /// Processes a frame other than DATA.
-    pub(super) fn control(
+    pub(super) fn handle_control(
         &mut self,
         header: Header,
         payload: &[u8],
         out: &mut Outbox,
     ) -> Result<FrameOutcome, Fault> {
         match header.kind {
-            frame::HEADERS => return self.headers_frame(header, payload),
-            frame::CONTINUATION => return self.continuation(header, payload),
-            frame::WINDOW_UPDATE => self.window_update(header, payload, out)?,
+            frame::HEADERS => return self.handle_headers(header, payload),
+            frame::CONTINUATION => return self.handle_continuation(header, payload),
+            frame::WINDOW_UPDATE => self.handle_window_update(header, payload, out)?,
             frame::RST_STREAM => return self.handle_reset(header, payload),
             frame::PING => return self.handle_ping(header, payload, out),
-            frame::SETTINGS => self.settings(header, payload, out)?,
+            frame::SETTINGS => self.handle_settings(header, payload, out)?,
             frame::GOAWAY => return self.handle_go_away(header, payload),
-            frame::PRIORITY => self.priority(header, payload)?,
+            frame::PRIORITY => self.handle_priority(header, payload)?,
             frame::PUSH_PROMISE => {
                 return Err(connection_error(ErrorCode::PROTOCOL_ERROR, "PUSH_PROMISE was not allowed"));
             }
@@ -64,7 +64,7 @@ impl<T: Default> Connection<T> {
     /// the first byte of the payload, which is the length of the padding if there is any.
     ///
     /// The payload itself stays with the caller, who needs it next.
-    pub(super) fn data_frame(
+    pub(super) fn handle_data(
         &mut self,
         header: Header,
         first: Option<u8>,
@@ -78,7 +78,7 @@ impl<T: Default> Connection<T> {
         let end = header.has(frame::END_STREAM);
         let Some(known) = self.streams.get_mut(id) else {
             self.release(header.length);
-            return self.closed_frame(id, header.length).map(|()| None);
+            return self.handle_closed_frame(id, header.length).map(|()| None);
         };
         if let Err(fault) = count_on_stream(known, header, data.len()) {
             self.release(header.length);
@@ -96,7 +96,7 @@ impl<T: Default> Connection<T> {
         }
         known.empty_frames = 0;
         if !known.is_read(self.role) {
-            return self.too_late(header, end).map(|()| None);
+            return self.discard_late_data(header, end).map(|()| None);
         }
         known.unread += data.len();
         self.unread += data.len();
@@ -118,7 +118,7 @@ impl<T: Default> Connection<T> {
 
     /// The request was answered before its end: the rest of it is discarded. A peer that keeps sending is asked to stop
     /// (§8.1) once the whole response was sent; until then it may use the rest of its window.
-    fn too_late(&mut self, header: Header, end: bool) -> Result<(), Fault> {
+    fn discard_late_data(&mut self, header: Header, end: bool) -> Result<(), Fault> {
         let id = header.stream;
         self.release(header.length);
         let Some(known) = self.streams.get(id) else { return Ok(()) };
@@ -132,7 +132,7 @@ impl<T: Default> Connection<T> {
     }
 
     /// §6.2
-    fn headers_frame(&mut self, header: Header, payload: &[u8]) -> Result<FrameOutcome, Fault> {
+    fn handle_headers(&mut self, header: Header, payload: &[u8]) -> Result<FrameOutcome, Fault> {
         let id = header.stream;
         if id == 0 {
             return Err(connection_error(ErrorCode::PROTOCOL_ERROR, "HEADERS without a stream"));
@@ -164,7 +164,7 @@ impl<T: Default> Connection<T> {
     }
 
     /// §6.10
-    fn continuation(&mut self, header: Header, payload: &[u8]) -> Result<FrameOutcome, Fault> {
+    fn handle_continuation(&mut self, header: Header, payload: &[u8]) -> Result<FrameOutcome, Fault> {
         let Some(block) = &mut self.block else {
             return Err(connection_error(ErrorCode::PROTOCOL_ERROR, "CONTINUATION without HEADERS"));
         };
@@ -206,16 +206,16 @@ impl<T: Default> Connection<T> {
         };
         match self.role {
             _ if self.streams.get(id).is_some() => self.handle_later_block(id, end, list),
-            Role::Server => self.request(id, end, list),
+            Role::Server => self.handle_request(id, end, list),
             Role::Client => {
                 self.check_not_idle(id, "HEADERS on an idle stream")?;
-                self.closed_frame(id, block.len() / BLOCK).map(|()| FrameOutcome::Nothing)
+                self.handle_closed_frame(id, block.len() / BLOCK).map(|()| FrameOutcome::Nothing)
             }
         }
     }
 
     /// Handles the headers of a request that opens a stream.
-    fn request(&mut self, id: u32, end: bool, list: List) -> Result<FrameOutcome, Fault> {
+    fn handle_request(&mut self, id: u32, end: bool, list: List) -> Result<FrameOutcome, Fault> {
         if id.is_multiple_of(2) {
             return Err(connection_error(ErrorCode::PROTOCOL_ERROR, "a client's stream with an even id"));
         }
@@ -226,7 +226,7 @@ impl<T: Default> Connection<T> {
         }
         if id <= self.last_theirs {
             return match self.closed.close_reason(id) {
-                Some(_) => self.closed_frame(id, 0).map(|()| FrameOutcome::Nothing),
+                Some(_) => self.handle_closed_frame(id, 0).map(|()| FrameOutcome::Nothing),
                 None => Err(connection_error(ErrorCode::PROTOCOL_ERROR, "a stream id below an earlier one")),
             };
         }
@@ -352,7 +352,7 @@ impl<T: Default> Connection<T> {
     }
 
     /// §6.3
-    fn priority(&mut self, header: Header, payload: &[u8]) -> Result<(), Fault> {
+    fn handle_priority(&mut self, header: Header, payload: &[u8]) -> Result<(), Fault> {
         self.guard.burst += 1;
         if header.stream == 0 {
             return Err(connection_error(ErrorCode::PROTOCOL_ERROR, "PRIORITY without a stream"));
@@ -399,7 +399,7 @@ impl<T: Default> Connection<T> {
     }
 
     /// §6.5
-    fn settings(&mut self, header: Header, payload: &[u8], out: &mut Outbox) -> Result<(), Fault> {
+    fn handle_settings(&mut self, header: Header, payload: &[u8], out: &mut Outbox) -> Result<(), Fault> {
         self.guard.burst += 1;
         if header.stream != 0 {
             return Err(connection_error(ErrorCode::PROTOCOL_ERROR, "SETTINGS on a stream"));
@@ -473,7 +473,12 @@ impl<T: Default> Connection<T> {
     }
 
     /// §6.9
-    fn window_update(&mut self, header: Header, payload: &[u8], out: &mut Outbox) -> Result<(), Fault> {
+    fn handle_window_update(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+        out: &mut Outbox,
+    ) -> Result<(), Fault> {
         let id = header.stream;
         let Some(increment) = payload.as_array::<4>() else {
             return Err(connection_error(ErrorCode::FRAME_SIZE_ERROR, "WINDOW_UPDATE of the wrong length"));
@@ -527,7 +532,7 @@ impl<T: Default> Connection<T> {
 
     /// Handles a frame on a closed stream, which costs as much as `length` bytes of data.
     #[cold]
-    fn closed_frame(&mut self, id: u32, length: usize) -> Result<(), Fault> {
+    fn handle_closed_frame(&mut self, id: u32, length: usize) -> Result<(), Fault> {
         if self.is_beyond_go_away(id) {
             return self.take_late(length);
         }
@@ -643,19 +648,19 @@ fn data_range(header: Header, first: Option<u8>) -> Result<Range<usize>, Fault> 
     if !header.has(frame::PADDED) {
         return Ok(0..header.length);
     }
-    Ok(1..header.length - padding(first, header.length)?)
+    Ok(1..header.length - parse_padding(first, header.length)?)
 }
 
 fn unpad_slice(header: Header, payload: &[u8]) -> Result<&[u8], Fault> {
     if !header.has(frame::PADDED) {
         return Ok(payload);
     }
-    let padding = padding(payload.first().copied(), payload.len())?;
+    let padding = parse_padding(payload.first().copied(), payload.len())?;
     Ok(&payload[1..payload.len() - padding])
 }
 
 /// Returns the length of the padding at the end of a padded payload of this length; `first` is its first byte.
-fn padding(first: Option<u8>, length: usize) -> Result<usize, Fault> {
+fn parse_padding(first: Option<u8>, length: usize) -> Result<usize, Fault> {
     match first.map(usize::from) {
         Some(padding) if padding < length => Ok(padding),
         Some(_) => Err(connection_error(ErrorCode::PROTOCOL_ERROR, "more padding than payload")),

@@ -72,7 +72,7 @@ impl<T: Default> Connection<T> {
 
     /// Sends data: `prefix` and `body`, which together are one piece of the message.
     ///
-    /// Data that exceeds the peer's windows is queued; see [`room`](Self::room).
+    /// Data that exceeds the peer's windows is queued; see [`has_room`](Self::has_room).
     pub fn data(&mut self, id: u32, prefix: &[u8], body: Bytes, end: bool, out: &mut Outbox) {
         let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.sends()) else { return };
         let length = prefix.len() + body.len();
@@ -228,7 +228,7 @@ impl<T: Default> Connection<T> {
     }
 
     /// Whether a stream accepts more data without exceeding its queue limit. If not, [`Event::Room`] follows.
-    pub fn room(&self, id: u32) -> bool {
+    pub fn has_room(&self, id: u32) -> bool {
         self.streams.get(id).is_none_or(|stream| stream.has_room(self.config.unsent))
     }
 

@@ -104,7 +104,7 @@ impl<T> Stream<T> {
     }
 
     /// Whether received data is still needed: a server that has sent its whole response discards the rest of the
-    /// request and grants no further window (`receive.rs`, `too_late`).
+    /// request and grants no further window (`receive.rs`, `discard_late_data`).
     pub(super) fn is_read(&self, role: Role) -> bool {
         self.receives() && (role == Role::Client || self.sends())
     }

@@ -225,7 +225,7 @@ pub(crate) fn peek(config: &ServerConfig, request: &Request, names: &mut Names) 
 
 /// Returns the response to a request whose head was checked, unless it was accepted.
 #[cold]
-pub(crate) fn refused(config: &ServerConfig, request: &Request, verdict: Verdict) -> Option<Answer> {
+pub(crate) fn refuse(config: &ServerConfig, request: &Request, verdict: Verdict) -> Option<Answer> {
     let form = match RequestClass::classify(config, request, None) {
         RequestClass::Answer(answer) if !(config.guarded && answer.reveals_names()) => return Some(answer),
         RequestClass::Answer(_) => {

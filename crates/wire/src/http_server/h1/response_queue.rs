@@ -107,7 +107,7 @@ impl ResponseQueue {
     }
 
     /// Updates the size of data gathered for a later response.
-    pub(super) fn holds(&mut self, before: usize, after: usize) {
+    pub(super) fn update_held(&mut self, before: usize, after: usize) {
         self.held = self.held.saturating_add(after).saturating_sub(before);
     }
 

@@ -77,14 +77,14 @@ fn stream_with_many_small_pieces_has_no_room() {
     spoken.receive(&no_window()).unwrap();
     spoken.receive(&request(1, true)).unwrap();
     let mut messages = 0_u32;
-    while spoken.server.room(1) {
+    while spoken.server.has_room(1) {
         spoken.server.data(1, b"12345", Bytes::from_static(b"x"), false, &mut spoken.out);
         messages += 1;
     }
     assert_eq!(messages, 256);
     let grown = frame_of(frame::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 6]);
     assert_eq!(spoken.receive(&grown).unwrap(), [Event::Room { stream: 1 }]);
-    assert!(spoken.server.room(1));
+    assert!(spoken.server.has_room(1));
     spoken.server.assert_sound();
 }
 

@@ -293,7 +293,7 @@ fn large_request_is_one_piece_for_any_split() {
         let mut spoken = busy();
         let mut events = spoken.receive(&bytes[..at]).unwrap();
         if at > 100 {
-            assert_eq!(spoken.server.wanted(), frame::HEADER + body.len(), "cut at {at}");
+            assert_eq!(spoken.server.bytes_needed(), frame::HEADER + body.len(), "cut at {at}");
         }
         events.extend(spoken.receive(&bytes[at..]).unwrap());
         let piece = match events.pop() {
@@ -349,11 +349,11 @@ fn slow_long_frame_is_reported_as_it_arrives() {
     let mut parts = long.chunks(2000);
     assert_eq!(spoken.receive(parts.next().unwrap()).unwrap(), []);
     assert_eq!(spoken.receive(b"").unwrap(), [], "nothing was read in between");
-    assert_eq!(spoken.server.wanted(), long.len());
+    assert_eq!(spoken.server.bytes_needed(), long.len());
     for part in parts {
         assert_eq!(spoken.receive(part).unwrap().len(), 1);
         assert!(spoken.inbox.is_empty());
-        assert_eq!(spoken.server.wanted(), 0, "the length of a read is as usual");
+        assert_eq!(spoken.server.bytes_needed(), 0, "the length of a read is as usual");
     }
     assert!(!spoken.server.is_reading_long_frame());
 }
@@ -480,7 +480,7 @@ fn header_block_that_is_too_long_ends_the_connection_by_its_header() {
     let longest = Config::default().longest_block();
     let mut spoken = busy();
     assert_eq!(spoken.receive(&header_of(longest, frame::HEADERS, 3)).unwrap(), []);
-    assert_eq!(spoken.server.wanted(), frame::HEADER + longest);
+    assert_eq!(spoken.server.bytes_needed(), frame::HEADER + longest);
 
     let mut spoken = busy();
     let code = spoken.ended_with(&header_of(longest + 300, frame::HEADERS, 3));

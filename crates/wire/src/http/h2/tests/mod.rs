@@ -474,7 +474,7 @@ fn trailers_after_a_smaller_table_announce_it() {
 fn first_header_block_of_an_upgraded_connection_announces_a_smaller_table() {
     let settings = Settings::read(&[0, 1, 0, 0, 0, 0]).unwrap();
     let mut spoken = RawServer {
-        server: Connection::upgraded(Arc::default(), settings),
+        server: Connection::from_upgrade(Arc::default(), settings),
         inbox: BytesMut::new(),
         out: Outbox::new(),
     };

@@ -96,7 +96,7 @@ impl Pieces {
     }
 
     /// Records consumed bytes.
-    pub(super) fn taken(&mut self, bytes: usize) {
+    pub(super) fn record_consumed(&mut self, bytes: usize) {
         self.unconsumed = self.unconsumed.saturating_sub(bytes);
     }
 
@@ -161,7 +161,7 @@ impl Server {
     /// Emits the next piece of a body.
     pub(super) fn next_piece(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
         let Reading::Pieces(pieces) = &mut self.reading else { return Step::Next };
-        let Some(id) = StreamingExchange::active(&self.live).map(|passing| id(&passing.exchange)) else {
+        let Some(id) = StreamingExchange::as_active(&self.live).map(|passing| id(&passing.exchange)) else {
             return self.discard_pieces(inbox);
         };
         loop {
@@ -226,13 +226,13 @@ impl Server {
 
     /// Whether this request is the one that is being answered.
     pub(super) fn passes(&self, stream: StreamId) -> bool {
-        StreamingExchange::active(&self.live).is_some_and(|passing| id(&passing.exchange) == stream)
+        StreamingExchange::as_active(&self.live).is_some_and(|passing| id(&passing.exchange) == stream)
     }
 
     /// Writes the head of the response if that has not happened yet.
     pub(super) fn start_exchange_response(&mut self, fields: &Metadata, out: &mut Outbox) {
         let Some(passing) =
-            StreamingExchange::active_mut(&mut self.live).filter(|passing| passing.body.is_none())
+            StreamingExchange::as_active_mut(&mut self.live).filter(|passing| passing.body.is_none())
         else {
             return;
         };
@@ -260,7 +260,7 @@ impl Server {
 
     /// Sends a piece of the response's body. Bytes beyond the length in its head are dropped.
     pub(super) fn send_piece(&mut self, mut piece: Bytes, out: &mut Outbox) {
-        let Some(ActiveExchange { body: Some(body), .. }) = StreamingExchange::active_mut(&mut self.live)
+        let Some(ActiveExchange { body: Some(body), .. }) = StreamingExchange::as_active_mut(&mut self.live)
         else {
             return;
         };
@@ -283,7 +283,7 @@ impl Server {
         trailers: &Metadata,
         out: &mut Outbox,
     ) {
-        if StreamingExchange::active(&self.live).is_some_and(|passing| passing.body.is_none()) {
+        if StreamingExchange::as_active(&self.live).is_some_and(|passing| passing.body.is_none()) {
             match result {
                 Ok(()) => self.start_exchange_response(&NOTHING.into_iter().collect(), out),
                 Err(status) => return self.fail_exchange_response(&status, &Metadata::new(), out),

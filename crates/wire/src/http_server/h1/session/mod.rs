@@ -82,14 +82,14 @@ enum StreamingExchange {
 }
 
 impl StreamingExchange {
-    fn web(live: &Option<Box<Self>>) -> Option<&WebCall> {
+    fn as_web(live: &Option<Box<Self>>) -> Option<&WebCall> {
         match live.as_deref() {
             Some(Self::Web(web)) => Some(web),
             _ => None,
         }
     }
 
-    fn web_mut(live: &mut Option<Box<Self>>) -> Option<&mut WebCall> {
+    fn as_web_mut(live: &mut Option<Box<Self>>) -> Option<&mut WebCall> {
         match live.as_deref_mut() {
             Some(Self::Web(web)) => Some(web),
             _ => None,
@@ -106,14 +106,14 @@ impl StreamingExchange {
         }
     }
 
-    fn active(live: &Option<Box<Self>>) -> Option<&ActiveExchange> {
+    fn as_active(live: &Option<Box<Self>>) -> Option<&ActiveExchange> {
         match live.as_deref() {
             Some(Self::Passing(passing)) => Some(passing),
             _ => None,
         }
     }
 
-    fn active_mut(live: &mut Option<Box<Self>>) -> Option<&mut ActiveExchange> {
+    fn as_active_mut(live: &mut Option<Box<Self>>) -> Option<&mut ActiveExchange> {
         match live.as_deref_mut() {
             Some(Self::Passing(passing)) => Some(passing),
             _ => None,
@@ -425,7 +425,7 @@ impl Server {
         {
             return self.emit_head(out);
         }
-        let most = partial.request.most(limits.message);
+        let most = partial.request.max_body(limits.message);
         let is_long = match partial.request.body_length {
             BodyLength::Fixed(length) => length > most,
             BodyLength::Chunked | BodyLength::UntilClose => false,
@@ -617,7 +617,7 @@ impl Server {
                         self.respond(exchange.clone(), Answer::Json(response), out);
                     }
                     None => {
-                        self.order.holds(0, batch.len());
+                        self.order.update_held(0, batch.len());
                         self.batches.push((exchange.number(), batch));
                     }
                 }
@@ -690,10 +690,10 @@ impl Server {
         let Some((_, batch)) = self.batches.get_mut(at) else { return };
         let before = batch.len();
         batch.add(response);
-        self.order.holds(before, batch.len());
+        self.order.update_held(before, batch.len());
         if let Some(whole) = batch.finish() {
             // A closing bracket has been appended.
-            self.order.holds(whole.len().saturating_sub(1), 0);
+            self.order.update_held(whole.len().saturating_sub(1), 0);
             self.batches.swap_remove(at);
             self.respond(exchange, Answer::Json(whole), out);
         }
@@ -765,7 +765,7 @@ impl session::Server for Server {
         }
         if partial.request.uses_web_dialect() {
             self.refuse_web(verdict, out);
-        } else if let Some(answer) = request_kind::refused(&self.config, &partial.request.inner, verdict) {
+        } else if let Some(answer) = request_kind::refuse(&self.config, &partial.request.inner, verdict) {
             self.decline(answer, out);
         }
         self.order.is_closing()
@@ -800,7 +800,7 @@ impl session::Server for Server {
             // No memory is reserved for a body that may be rejected.
             Reading::Body(partial) => match partial.request.body_length {
                 BodyLength::Fixed(length) if partial.decision == BodyDecision::Accepted => {
-                    length.min(partial.request.most(self.config.limits.message))
+                    length.min(partial.request.max_body(self.config.limits.message))
                 }
                 _ => 0,
             },
@@ -861,12 +861,12 @@ impl session::server::Streaming<Ticket> for Server {
         if self.answers(stream)
             && let Reading::Messages(messages) = &mut self.reading
         {
-            messages.taken(bytes);
+            messages.record_consumed(bytes);
         }
         if self.passes(stream)
             && let Reading::Pieces(pieces) = &mut self.reading
         {
-            pieces.taken(bytes);
+            pieces.record_consumed(bytes);
         }
     }
 }
@@ -926,7 +926,7 @@ impl session::server::Housekeeping for Server {
             let exchange = self.order.open(request.http10, request.inner.method == Method::Head, None);
             self.order.close();
             if let Some(answer) =
-                request_kind::refused(&self.config, &request.inner, Verdict::Refused(status))
+                request_kind::refuse(&self.config, &request.inner, Verdict::Refused(status))
             {
                 self.respond(exchange, answer, out);
             }

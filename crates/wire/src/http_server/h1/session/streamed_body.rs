@@ -71,7 +71,7 @@ impl StreamedBody {
     }
 
     /// Records bytes that the handler has consumed.
-    pub(super) fn taken(&mut self, bytes: usize) {
+    pub(super) fn record_consumed(&mut self, bytes: usize) {
         self.unconsumed = self.unconsumed.saturating_sub(bytes);
     }
 

@@ -177,7 +177,7 @@ impl Server {
     pub(super) fn next_message(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
         let Reading::Messages(messages) = &mut self.reading else { return Step::Next };
         // The call may have been answered before its messages were consumed.
-        let id = StreamingExchange::web(&self.live).map(|web| id(&web.exchange));
+        let id = StreamingExchange::as_web(&self.live).map(|web| id(&web.exchange));
         if id.is_none() {
             messages.discard_rest();
         }
@@ -245,7 +245,7 @@ impl Server {
 
     /// Whether this call is the one being answered: it may have been rejected since it was emitted.
     pub(super) fn answers(&self, stream: StreamId) -> bool {
-        StreamingExchange::web(&self.live).is_some_and(|web| id(&web.exchange) == stream)
+        StreamingExchange::as_web(&self.live).is_some_and(|web| id(&web.exchange) == stream)
     }
 
     pub(super) fn reply_web(&mut self, exchange: Exchange, dialect: Dialect, reply: Reply, out: &mut Outbox) {
@@ -260,7 +260,7 @@ impl Server {
 
     /// Writes the head of the response if that has not happened yet.
     pub(super) fn begin_answer(&mut self, head: &Head, out: &mut Outbox) {
-        let Some(web) = StreamingExchange::web_mut(&mut self.live).filter(|web| web.begun.is_none()) else {
+        let Some(web) = StreamingExchange::as_web_mut(&mut self.live).filter(|web| web.begun.is_none()) else {
             return;
         };
         let compression = web.accepts.choose(head.compression);
@@ -287,7 +287,7 @@ impl Server {
 
     pub(super) fn answer_message(&mut self, message: Bytes, out: &mut Outbox) {
         self.begin_answer(&Head::default(), out);
-        let Some(web) = StreamingExchange::web_mut(&mut self.live) else { return };
+        let Some(web) = StreamingExchange::as_web_mut(&mut self.live) else { return };
         if web.is_whole(None) {
             return web.whole.add(message);
         }
@@ -300,7 +300,7 @@ impl Server {
 
     /// Writes the result of the call.
     pub(super) fn end_answer(&mut self, failure: Option<&Status>, trailers: &Metadata, out: &mut Outbox) {
-        if StreamingExchange::web(&self.live).is_some_and(|web| web.is_whole(failure)) {
+        if StreamingExchange::as_web(&self.live).is_some_and(|web| web.is_whole(failure)) {
             return self.finish_unary_response(failure, trailers, out);
         }
         self.begin_answer(&Head::default(), out);

@@ -106,7 +106,7 @@ fn request_without_a_call_is_answered_from_its_head() {
 fn rejected_head_is_answered_in_the_form_of_its_request() {
     let answer = |head, verdict| {
         let mut out = Vec::new();
-        let answer = request_kind::refused(&config(), &request(head), verdict).expect("it is refused");
+        let answer = request_kind::refuse(&config(), &request(head), verdict).expect("it is refused");
         let body = answer.write(&config(), &mut out);
         String::from_utf8([&out[..], b"\r\n", &body].concat()).unwrap()
     };
@@ -131,6 +131,6 @@ fn rejected_head_is_answered_in_the_form_of_its_request() {
         Verdict::Refused(Status::resource_exhausted("full")),
     );
     assert!(busy.contains(r#""message":"full","data":null},"id":null"#), "{busy}");
-    let accepted = request_kind::refused(&config(), &request(gateway), Verdict::Accepted);
+    let accepted = request_kind::refuse(&config(), &request(gateway), Verdict::Accepted);
     assert!(accepted.is_none());
 }

@@ -37,7 +37,7 @@ fn upgrade(request: &str) -> http_server::h2::Server {
     );
     assert_eq!(connection.inbox[..], b"PRI"[..], "what follows is HTTP/2's");
     let grpc = http_server::h2::ServerConfig { gateway: Some(h2c()), ..Default::default() };
-    http_server::h2::Server::upgraded(grpc.into(), upgrade.downcast().expect("HTTP/2's"))
+    http_server::h2::Server::from_upgrade(grpc.into(), upgrade.downcast().expect("HTTP/2's"))
 }
 
 /// Echoes all received calls.

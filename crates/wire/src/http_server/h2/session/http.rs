@@ -379,7 +379,7 @@ impl Server {
             return self.http_accept(stream, out);
         }
         let Some(Incoming::Body(Body { request, .. })) = self.http_remove(stream) else { return };
-        if let Some(answer) = request_kind::refused(&config, &request, verdict) {
+        if let Some(answer) = request_kind::refuse(&config, &request, verdict) {
             let responding = ResponseContext::new(&request, &config);
             self.http_answer(stream, &responding, answer, out);
         }
@@ -423,7 +423,7 @@ impl Server {
             }
             TimeoutCause::ShuttingDown => {
                 let verdict = Verdict::Refused(overdue.into_status());
-                let answer = request_kind::refused(&config, &request, verdict);
+                let answer = request_kind::refuse(&config, &request, verdict);
                 answer.into_iter().for_each(|answer| {
                     self.http_answer(stream, &responding, answer, out);
                 });

@@ -291,10 +291,10 @@ impl Server {
     }
 
     /// Creates the session of an HTTP/1 connection that was upgraded to HTTP/2, with the request that asked for it.
-    pub fn upgraded(config: Arc<ServerConfig>, upgrade: Upgrade) -> Self {
+    pub fn from_upgrade(config: Arc<ServerConfig>, upgrade: Upgrade) -> Self {
         let Upgrade { settings, request, body } = upgrade;
         let incoming = http::Incoming::Whole(request, body);
-        let http = Connection::upgraded(config.http.clone(), settings);
+        let http = Connection::from_upgrade(config.http.clone(), settings);
         let mut server = Self { http, taking: Some(h2::UPGRADED), ..Self::new(config) };
         server.open.insert(h2::UPGRADED, Incoming::Http(Box::new(incoming)));
         server
@@ -412,7 +412,7 @@ impl session::Server for Server {
     }
 
     fn bytes_needed(&self) -> usize {
-        self.http.wanted()
+        self.http.bytes_needed()
     }
 
     fn apply_verdict(&mut self, stream: StreamId, verdict: Verdict, out: &mut Outbox) -> bool {
@@ -503,7 +503,7 @@ impl session::server::Streaming<Ticket> for Server {
     }
 
     fn has_room(&self, stream: StreamId) -> bool {
-        self.http.room(stream.0 as u32)
+        self.http.has_room(stream.0 as u32)
     }
 
     fn consumed(&mut self, stream: StreamId, bytes: usize, out: &mut Outbox) {
@@ -668,7 +668,7 @@ impl Server {
         }
         let mut request = match Request::read(fields.iter()) {
             Ok(request) => request,
-            Err(unfit) => self.framed_call(fields).ok_or(unfit)?,
+            Err(unfit) => self.parse_framed_call(fields).ok_or(unfit)?,
         };
         request.takes_one |= self.config.methods.has(&request.service, &request.method);
         let request = Arc::new(request);
@@ -685,8 +685,8 @@ impl Server {
 
     /// Returns the call that a head describes in a dialect with a framing of its own.
     #[cold]
-    fn framed_call(&self, fields: &Fields) -> Option<Request> {
-        request::framed_call(fields, self.config.gateway.as_ref()?)
+    fn parse_framed_call(&self, fields: &Fields) -> Option<Request> {
+        request::parse_framed_call(fields, self.config.gateway.as_ref()?)
     }
 
     /// Handles a complete request, which is usually one message.
