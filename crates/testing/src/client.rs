@@ -183,7 +183,7 @@ impl<C: Client> Connection<C> {
                 Ok(Some(answer)) => {
                     self.record(&answer);
                     match answer {
-                        ClientEvent::Reply(..) if self.session.reusable() => self.call(),
+                        ClientEvent::Reply(..) if self.session.is_reusable() => self.call(),
                         ClientEvent::Message(id, message) => self.echo(id, message),
                         _ => {}
                     }
@@ -197,9 +197,9 @@ impl<C: Client> Connection<C> {
 
     fn echo(&mut self, id: CallId, message: Message) {
         let streaming = self.session.streaming().expect("messages are of opened calls");
-        streaming.consumed(id, message.body.len(), &mut self.out);
-        if streaming.has_room(id) && streaming.writable(id) {
-            streaming.message(id, message.body, &mut self.out);
+        streaming.record_consumed(id, message.body.len(), &mut self.out);
+        if streaming.has_room(id) && streaming.is_writable(id) {
+            streaming.send_message(id, message.body, &mut self.out);
         }
     }
 

@@ -240,7 +240,7 @@ impl ServerConnection {
                 let length = message.body.len();
                 self.message(stream, message);
                 if !self.manner.has(IDLES) {
-                    self.session.consumed(stream, length, &mut self.out);
+                    self.session.record_consumed(stream, length, &mut self.out);
                 }
             }
             Found::End(stream) => self.end(stream),
@@ -277,7 +277,7 @@ impl ServerConnection {
         pending.message = message.body.clone();
         self.record(format!("{stream:?} {message:?}"));
         if self.manner.has(STREAMS) {
-            self.session.message(stream, self.answer_body(message.body), &mut self.out);
+            self.session.send_message(stream, self.answer_body(message.body), &mut self.out);
         }
     }
 
@@ -478,13 +478,13 @@ impl ClientConnection {
             }
             ClientEvent::Head(id, _) => {
                 self.assert_waits(id);
-                self.session.message(id, self.body(), &mut self.out);
+                self.session.send_message(id, self.body(), &mut self.out);
                 self.session.end(id, &mut self.out);
             }
             ClientEvent::Message(id, message) => {
                 self.assert_waits(id);
                 if !self.manner.has(IDLES) {
-                    self.session.consumed(id, message.body.len(), &mut self.out);
+                    self.session.record_consumed(id, message.body.len(), &mut self.out);
                 }
                 if id.0.is_multiple_of(3) && self.manner.has(CANCELS) {
                     self.session.cancel(id, &mut self.out);
@@ -505,7 +505,7 @@ impl ClientConnection {
     }
 
     fn call(&mut self) {
-        if self.calls == 32 || !self.session.reusable() {
+        if self.calls == 32 || !self.session.is_reusable() {
             return;
         }
         let id = CallId(self.calls);
@@ -531,7 +531,7 @@ impl ClientConnection {
         }
         self.waiting.insert(id);
         if opens {
-            self.session.message(id, self.body(), &mut self.out);
+            self.session.send_message(id, self.body(), &mut self.out);
         }
     }
 

@@ -193,7 +193,7 @@ impl Driver {
             self.record(&Event::Data { stream, bytes, end });
         }
         if !self.manner.has(IDLES) {
-            self.connection.consumed(stream, length, &mut self.out);
+            self.connection.record_consumed(stream, length, &mut self.out);
         }
         if end {
             self.handle_end(stream);

@@ -292,9 +292,9 @@ impl<S: Server> Connection<S> {
 
     fn echo(&mut self, stream: StreamId, message: Message) {
         let streaming = self.session.streaming().expect("messages are of streams");
-        streaming.consumed(stream, message.body.len(), &mut self.out);
+        streaming.record_consumed(stream, message.body.len(), &mut self.out);
         if streaming.has_room(stream) {
-            streaming.message(stream, message.body, &mut self.out);
+            streaming.send_message(stream, message.body, &mut self.out);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
-use polyrpc_core::protocol::percent_decoded;
+use polyrpc_core::protocol::percent_decode;
 use polyrpc_load::Process;
 
 use crate::url::Url;
@@ -22,7 +22,7 @@ fn socket_of(url: &str) -> Result<u64, String> {
         return Err("the servers are discovered by the client".to_owned());
     }
     if let Some(path) = url.socket() {
-        let path = percent_decoded(path).ok_or_else(no_listener)?;
+        let path = percent_decode(path).ok_or_else(no_listener)?;
         let mut lines = read_table("/proc/net/unix");
         return lines.find_map(|line| parse_unix_socket(&line, &path)).ok_or_else(no_listener);
     }

@@ -322,7 +322,7 @@ impl<S: Server> Observer<S> {
 
     fn on_message(&mut self, stream: StreamId, part: Part, at: u64) {
         if let Some(streaming) = self.server.streaming() {
-            streaming.consumed(stream, part.body.len(), &mut self.out);
+            streaming.record_consumed(stream, part.body.len(), &mut self.out);
         }
         if let Some(open) = self.streams.get(&stream).and_then(|(id, _)| self.calls.get_mut(id)) {
             open.add_event(at, false, Some(part));
@@ -419,7 +419,7 @@ impl<S: Server> Observe for Observer<S> {
                 }
                 Some(ClientEvent::Message(id, part)) => {
                     if let Some(streaming) = self.client.streaming() {
-                        streaming.consumed(id, part.body.len(), &mut self.out);
+                        streaming.record_consumed(id, part.body.len(), &mut self.out);
                     }
                     if let Some(open) = self.calls.get_mut(&id) {
                         open.add_event(at, true, Some(part));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use polyrpc::discovery::Network;
-use polyrpc_core::protocol::percent_decoded;
+use polyrpc_core::protocol::percent_decode;
 use polyrpc_gateway::Config;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Semaphore;
@@ -83,7 +83,7 @@ async fn find_servers(url: &str) -> Result<Vec<(Network, String)>, String> {
 /// The server that a URL names itself.
 fn server_of(url: &Url) -> Result<(Network, String), String> {
     if let Some(path) = url.socket() {
-        let path = percent_decoded(path).ok_or_else(|| {
+        let path = percent_decode(path).ok_or_else(|| {
             "the path of its socket is not percent-encoded UTF-8: write `%` as %25".to_owned()
         })?;
         return Ok((Network::Unix, path));

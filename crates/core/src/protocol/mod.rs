@@ -6,7 +6,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-pub use self::parameters::{Parameter, Parameters, percent_decoded};
+pub use self::parameters::{Parameter, Parameters, percent_decode};
 
 use crate::{Carrier, Format};
 

@@ -84,7 +84,7 @@ impl Parameters {
             if parameters.value(name).is_some() {
                 return Err(format!("the parameter `{name}` occurs twice"));
             }
-            let value = percent_decoded(value).filter(|value| known.allows(value));
+            let value = percent_decode(value).filter(|value| known.allows(value));
             parameters.0.push((known.name, value.ok_or_else(|| bad_value(pair, known))?));
         }
         Ok(parameters)
@@ -136,7 +136,7 @@ impl fmt::Display for Parameters {
 }
 
 /// Decodes percent-encoded bytes; `None` if an escape is incomplete or the result is not UTF-8.
-pub fn percent_decoded(text: &str) -> Option<String> {
+pub fn percent_decode(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
     for part in parts {

@@ -147,14 +147,14 @@ impl Streams {
                 let bytes = message.body.len();
                 let taken = open.feed.deliver(message);
                 if !taken {
-                    session.consumed(stream, bytes, out);
+                    session.record_consumed(stream, bytes, out);
                     open.feed.abort(Status::resource_exhausted("too many unread messages"));
                     session.reset(stream, out);
                 }
                 return taken;
             }
             _ if message.body.is_empty() => {}
-            _ => session.consumed(stream, message.body.len(), out),
+            _ => session.record_consumed(stream, message.body.len(), out),
         }
         true
     }
@@ -243,7 +243,7 @@ impl Streams {
                 streaming.finish(ticket, result.and_then(|()| open.check_sendable()), trailers, out);
             }
             OutcomeKind::Reply(Reply { result, trailers, .. }) if open.begun => {
-                let result = result.map(|message| streaming.message(stream, message, out));
+                let result = result.map(|message| streaming.send_message(stream, message, out));
                 streaming.finish(ticket, result.and_then(|()| open.check_sendable()), trailers, out);
             }
             OutcomeKind::Reply(reply) => session.reply(ticket, reply, out),
@@ -283,7 +283,7 @@ impl OpenStream {
         match self.feed.take_consumed() {
             0 => false,
             bytes => {
-                session.consumed(stream, bytes, out);
+                session.record_consumed(stream, bytes, out);
                 true
             }
         }
@@ -305,7 +305,7 @@ impl OpenStream {
             }
             let Some(message) = self.drain.next() else { break };
             self.begun = true;
-            session.message(stream, message, out);
+            session.send_message(stream, message, out);
         }
         self.drain.resume_senders();
         true
@@ -316,7 +316,7 @@ impl OpenStream {
         self.begin(stream, session, out);
         while let Some(message) = self.drain.next() {
             self.begun = true;
-            session.message(stream, message, out);
+            session.send_message(stream, message, out);
         }
     }
 

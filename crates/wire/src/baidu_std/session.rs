@@ -173,7 +173,7 @@ impl session::server::Streaming<Ticket> for Server {
         }
     }
 
-    fn message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
+    fn send_message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
         self.start_response(stream, Head::default(), out);
         if let Some(streams) = &mut self.streams {
             streams.streams.send(stream.0, message, out);
@@ -199,9 +199,9 @@ impl session::server::Streaming<Ticket> for Server {
         self.streams.as_ref().is_none_or(|streams| streams.has_room(stream.0))
     }
 
-    fn consumed(&mut self, stream: StreamId, bytes: usize, out: &mut Outbox) {
+    fn record_consumed(&mut self, stream: StreamId, bytes: usize, out: &mut Outbox) {
         if let Some(streams) = &mut self.streams {
-            streams.streams.consumed(stream.0, bytes, out);
+            streams.streams.record_consumed(stream.0, bytes, out);
         }
     }
 
@@ -504,7 +504,7 @@ impl session::Client for Client {
 
     /// Not reusable after the server announced that it is stopping: brpc's clients keep such a connection for pending
     /// responses and choose another server for new calls.
-    fn reusable(&self) -> bool {
+    fn is_reusable(&self) -> bool {
         !self.logged_off && !self.discarding.is_active()
     }
 
@@ -534,7 +534,7 @@ impl session::client::Streaming for Client {
         })
     }
 
-    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
+    fn send_message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
         if let Some(client_streams) = &mut self.streams {
             client_streams.streams.send(id.0, message, out);
         }
@@ -550,13 +550,13 @@ impl session::client::Streaming for Client {
         self.streams.as_ref().is_none_or(|client_streams| client_streams.streams.has_room(id.0))
     }
 
-    fn writable(&mut self, id: CallId) -> bool {
+    fn is_writable(&mut self, id: CallId) -> bool {
         self.streams.as_ref().is_some_and(|client_streams| client_streams.streams.is_writable(id.0))
     }
 
-    fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
+    fn record_consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
         if let Some(client_streams) = &mut self.streams {
-            client_streams.streams.consumed(id.0, bytes, out);
+            client_streams.streams.record_consumed(id.0, bytes, out);
         }
     }
 }

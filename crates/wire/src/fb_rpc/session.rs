@@ -424,7 +424,7 @@ impl session::Client for Client {
     }
 
     /// As in baidu_std: not reusable after the server announced that it is stopping.
-    fn reusable(&self) -> bool {
+    fn is_reusable(&self) -> bool {
         !self.logged_off && !self.discarding.is_active()
     }
 }

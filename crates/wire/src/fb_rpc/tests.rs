@@ -391,7 +391,7 @@ fn draining_server_rejects_calls_as_retryable_elsewhere() {
     pair.server.drain(&mut Outbox::new());
     let answers = pair.call(CallId(1), &call(b"m"), |_| unreachable!("it is refused"));
     assert_eq!(sole_reply(answers).1.result.unwrap_err().number(), Some(2003));
-    assert!(!pair.client.reusable());
+    assert!(!pair.client.is_reusable());
 }
 
 #[test]

@@ -102,7 +102,7 @@ impl session::Client for Client {
         }
         let message = call.body.clone();
         let stream = self.request(id, &call, false, out)?;
-        self.send_message(stream, message, true, out);
+        self.write_message(stream, message, true, out);
         Ok(())
     }
 
@@ -154,7 +154,7 @@ impl session::Client for Client {
         self.http.concurrency().saturating_sub(self.oneway)
     }
 
-    fn reusable(&self) -> bool {
+    fn is_reusable(&self) -> bool {
         !self.go_away_received && self.http.may_be_used()
     }
 
@@ -182,9 +182,9 @@ impl session::client::Streaming for Client {
         }
     }
 
-    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
+    fn send_message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
         if let Some(&stream) = self.streams.get(&id) {
-            self.send_message(stream, message, false, out);
+            self.write_message(stream, message, false, out);
         }
     }
 
@@ -202,7 +202,7 @@ impl session::client::Streaming for Client {
         self.streams.get(&id).is_none_or(|stream| self.http.has_room(*stream))
     }
 
-    fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
+    fn record_consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
         if let Some(&stream) = self.streams.get(&id) {
             self.credit(stream, bytes, out);
         }
@@ -380,7 +380,7 @@ impl Client {
         block
     }
 
-    fn send_message(&mut self, stream: u32, message: Bytes, end: bool, out: &mut Outbox) {
+    fn write_message(&mut self, stream: u32, message: Bytes, end: bool, out: &mut Outbox) {
         let Some(call) = self.calls.get(&stream) else { return };
         let (compressed, body) = coding::compress_if_smaller(call.sends, message);
         self.http.data(stream, &frame::prefix(compressed, body.len()), body, end, out);
@@ -392,7 +392,7 @@ impl Client {
             h2::Event::Whole { .. } => None,
             h2::Event::Data { stream, bytes, end } => {
                 let Some(call) = self.calls.get_mut(&stream) else {
-                    self.http.consumed(stream, bytes.len(), out);
+                    self.http.record_consumed(stream, bytes.len(), out);
                     return None;
                 };
                 call.push(bytes);
@@ -512,7 +512,7 @@ impl Client {
             self.held = self.held + whole - std::mem::replace(&mut call.counted, whole);
             let more = held.saturating_sub(call.advanced);
             call.advanced = call.advanced.max(held);
-            self.http.consumed(stream, more, out);
+            self.http.record_consumed(stream, more, out);
             return None;
         }
         self.finish(stream, out)
@@ -525,7 +525,7 @@ impl Client {
             call.advanced -= advanced;
             advanced
         });
-        self.http.consumed(stream, bytes - advanced, out);
+        self.http.record_consumed(stream, bytes - advanced, out);
     }
 
     /// Finishes the call.

@@ -394,7 +394,7 @@ impl session::Client for Client {
         1
     }
 
-    fn reusable(&self) -> bool {
+    fn is_reusable(&self) -> bool {
         !self.ending
     }
 
@@ -425,7 +425,7 @@ impl session::client::Streaming for Client {
         Ok(())
     }
 
-    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
+    fn send_message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
         let Some(call) = self.open_call(id) else { return };
         let (compressed, body) = coding::compress_if_smaller(call.sends, message);
         chunked::write(&grpc_frame::prefix(compressed, body.len()), body, out);
@@ -442,7 +442,7 @@ impl session::client::Streaming for Client {
         true
     }
 
-    fn consumed(&mut self, _id: CallId, bytes: usize, _out: &mut Outbox) {
+    fn record_consumed(&mut self, _id: CallId, bytes: usize, _out: &mut Outbox) {
         self.unconsumed = self.unconsumed.saturating_sub(bytes);
     }
 

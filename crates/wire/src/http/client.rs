@@ -307,7 +307,7 @@ impl session::Client for Client {
         1
     }
 
-    fn reusable(&self) -> bool {
+    fn is_reusable(&self) -> bool {
         !self.ending
     }
 

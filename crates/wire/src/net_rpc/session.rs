@@ -290,7 +290,7 @@ impl session::Client for Client {
         self.frame_codec.bytes_needed()
     }
 
-    fn reusable(&self) -> bool {
+    fn is_reusable(&self) -> bool {
         !self.frame_codec.is_spent()
     }
 }

@@ -284,7 +284,7 @@ impl session::Client for Client {
         if self.config.version.is_one_at_a_time() { 1 } else { usize::MAX }
     }
 
-    fn reusable(&self) -> bool {
+    fn is_reusable(&self) -> bool {
         !self.spent && !self.discarding.is_active()
     }
 
@@ -317,7 +317,7 @@ impl session::client::Streaming for Client {
         Ok(())
     }
 
-    fn consumed(&mut self, id: CallId, bytes: usize, _out: &mut Outbox) {
+    fn record_consumed(&mut self, id: CallId, bytes: usize, _out: &mut Outbox) {
         let mut subscribers = self.topics.iter_mut().flat_map(|topic| &mut topic.by);
         if let Some(subscriber) = subscribers.find(|subscriber| subscriber.id == id) {
             subscriber.bytes = subscriber.bytes.saturating_sub(bytes);

@@ -387,7 +387,7 @@ fn connection_of_a_cancelled_call_is_reused_only_if_calls_are_concurrent() {
         let (mut client, mut out) = (client(version), Outbox::new());
         client.send(CallId(0), call("add", ADD), &mut out).expect("the call can be expressed");
         client.cancel(CallId(0), &mut out);
-        assert_eq!(client.reusable(), !version.is_one_at_a_time(), "{version}");
+        assert_eq!(client.is_reusable(), !version.is_one_at_a_time(), "{version}");
     }
 }
 
@@ -670,7 +670,7 @@ fn slow_subscriber_loses_its_subscription_only() {
         while let Some(answer) = client.next_event(&mut inbox, &mut out).expect("understood") {
             match answer {
                 ClientEvent::Message(CallId(2), message) => {
-                    client.consumed(CallId(2), message.body.len(), &mut out)
+                    client.record_consumed(CallId(2), message.body.len(), &mut out)
                 }
                 ClientEvent::Message(..) => {}
                 ClientEvent::Reply(id, reply) => ended.push((id, reply.result.expect_err("too slow").code())),

@@ -372,7 +372,7 @@ impl session::Client for Client {
         self.wanted
     }
 
-    fn reusable(&self) -> bool {
+    fn is_reusable(&self) -> bool {
         !self.discarding.is_active()
     }
 

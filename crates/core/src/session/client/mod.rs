@@ -66,7 +66,7 @@ pub trait Client {
     }
 
     /// Whether another call may be sent, or the connection is about to end (`Connection: close`).
-    fn reusable(&self) -> bool {
+    fn is_reusable(&self) -> bool {
         true
     }
 

@@ -54,7 +54,7 @@ pub trait Streaming {
     ///
     /// It is accepted regardless of [`has_room`](Self::has_room); the session buffers what the peer does not accept
     /// yet.
-    fn message(&mut self, _id: CallId, _message: Bytes, _out: &mut Outbox) {}
+    fn send_message(&mut self, _id: CallId, _message: Bytes, _out: &mut Outbox) {}
 
     /// Ends the messages of an opened call; its response may continue. Sends nothing if the protocol [cannot express
     /// it](Self::half_closes).
@@ -79,15 +79,15 @@ pub trait Streaming {
     }
 
     /// Whether the peer accepts any messages of this call.
-    fn writable(&mut self, _id: CallId) -> bool {
+    fn is_writable(&mut self, _id: CallId) -> bool {
         true
     }
 
     /// Records that the caller has consumed this many bytes of messages: the peer may send as many again.
-    fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox);
+    fn record_consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox);
 
-    /// Whether the inbox is not parsed until messages were [consumed](Self::consumed), in a protocol without flow
-    /// control, so that reading more is useless.
+    /// Whether the inbox is not parsed until messages were [consumed](Self::record_consumed), in a protocol without
+    /// flow control, so that reading more is useless.
     fn blocks_input(&mut self) -> bool {
         false
     }

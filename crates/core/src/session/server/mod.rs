@@ -79,7 +79,7 @@ pub trait Server: Housekeeping {
 
     /// Whether the connection should be closed once all calls are answered and written (`Connection: close`, or a
     /// protocol error that was already reported).
-    fn finished(&self) -> bool {
+    fn is_finished(&self) -> bool {
         false
     }
 

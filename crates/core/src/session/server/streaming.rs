@@ -27,7 +27,7 @@ pub trait Streaming<T> {
     ///
     /// It is accepted regardless of [`has_room`](Self::has_room); the session buffers what the peer does not accept
     /// yet.
-    fn message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox);
+    fn send_message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox);
 
     /// Ends a streamed response, with its trailers.
     fn finish(&mut self, ticket: T, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox);
@@ -39,7 +39,7 @@ pub trait Streaming<T> {
     }
 
     /// Records that the handler has consumed this many bytes of messages: the peer may send as many again.
-    fn consumed(&mut self, stream: StreamId, bytes: usize, out: &mut Outbox);
+    fn record_consumed(&mut self, stream: StreamId, bytes: usize, out: &mut Outbox);
 
     /// Resets a stream, in any state, if the protocol can express that.
     fn reset(&mut self, _stream: StreamId, _out: &mut Outbox) {}
@@ -53,7 +53,7 @@ impl<T> Streaming<T> for NoStreaming {
         match *self {}
     }
 
-    fn message(&mut self, _stream: StreamId, _message: Bytes, _out: &mut Outbox) {
+    fn send_message(&mut self, _stream: StreamId, _message: Bytes, _out: &mut Outbox) {
         match *self {}
     }
 
@@ -61,7 +61,7 @@ impl<T> Streaming<T> for NoStreaming {
         match *self {}
     }
 
-    fn consumed(&mut self, _stream: StreamId, _bytes: usize, _out: &mut Outbox) {
+    fn record_consumed(&mut self, _stream: StreamId, _bytes: usize, _out: &mut Outbox) {
         match *self {}
     }
 }

@@ -219,7 +219,7 @@ impl<S: Session + Send> AnyConnection for Connection<S> {
     }
 
     fn is_reusable(&self) -> bool {
-        self.unwritable.is_none() && self.session.reusable()
+        self.unwritable.is_none() && self.session.is_reusable()
     }
 
     fn is_usable(&self, now: Instant) -> bool {

@@ -312,7 +312,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
     ) -> Poll<Result<(), CallEnded>> {
         let mut shared = self.lock();
         let shared = &mut *shared;
-        let is_writable = shared.session.streaming().is_some_and(|session| session.writable(id));
+        let is_writable = shared.session.streaming().is_some_and(|session| session.is_writable(id));
         if shared.pending.stream_mut(id).is_none() || !is_writable {
             return Poll::Ready(Err(CallEnded));
         }
@@ -321,7 +321,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
             && let Some(session) = shared.session.streaming()
             && let Some(message) = messages.pop_front()
         {
-            session.message(id, message, &mut shared.out);
+            session.send_message(id, message, &mut shared.out);
             sent = true;
         }
         if sent && let Some(opened) = shared.pending.stream_mut(id) {
@@ -512,7 +512,7 @@ impl<S: Session> Shared<S> {
 
     /// Whether it takes no more calls.
     fn is_ending(&self) -> bool {
-        self.closed.is_some() || self.retiring || !self.session.reusable()
+        self.closed.is_some() || self.retiring || !self.session.is_reusable()
     }
 
     /// Number of slots for further calls, if this number is kept for others.
@@ -543,7 +543,7 @@ impl<S: Session> Shared<S> {
     fn record_consumed(&mut self, id: CallId, bytes: usize) {
         self.pending.record_consumed(id, bytes);
         if let Some(session) = self.session.streaming() {
-            session.consumed(id, bytes, &mut self.out);
+            session.record_consumed(id, bytes, &mut self.out);
         }
     }
 

@@ -178,7 +178,7 @@ impl Streaming for Lines {
         Ok(())
     }
 
-    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
+    fn send_message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
         if let Some(room) = self.room.get_mut(&id) {
             *room = room.saturating_sub(1);
         }
@@ -197,7 +197,7 @@ impl Streaming for Lines {
         self.room.get(&id).map_or(!self.tight, |&room| room > 0)
     }
 
-    fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
+    fn record_consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
         send_frames(out, format_args!("consumed {} {bytes}", self.number(id)));
     }
 }

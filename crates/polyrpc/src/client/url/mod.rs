@@ -12,7 +12,7 @@ mod tests;
 use std::time::Duration;
 
 use polyrpc_core::Status;
-use polyrpc_core::protocol::{Dialect, Parameters, percent_decoded};
+use polyrpc_core::protocol::{Dialect, Parameters, percent_decode};
 use polyrpc_wire::{Protocol, rpcx};
 
 use self::parameters::{Selection, Transport, check_path, split_query};
@@ -301,7 +301,7 @@ fn address(scheme: &Scheme, host: &str, path: &str, transport: Option<Transport>
             Err("a Unix socket carries neither KCP nor QUIC".to_owned())
         }
         (_, true) => {
-            let path = percent_decoded(path).filter(|path| !path.contains('\0'));
+            let path = percent_decode(path).filter(|path| !path.contains('\0'));
             path.map(|path| Address::Unix(path.into()))
                 .ok_or_else(|| "the socket path is not percent-encoded UTF-8: write `%` as %25".to_owned())
         }

@@ -513,7 +513,7 @@ impl<'a, S: Session> Connection<'a, S> {
                     if let Some(refusals) = self.session.take_refusals() {
                         self.registration.connection.record_session_refusals(refusals);
                     }
-                    if self.session.finished() {
+                    if self.session.is_finished() {
                         self.finish();
                     }
                     return;

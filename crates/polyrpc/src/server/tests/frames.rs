@@ -215,7 +215,7 @@ impl session::server::Streaming<Ticket> for Lines {
         send_frames(out, format_args!("begin {}{}", stream.0, pairs(&head.metadata)));
     }
 
-    fn message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
+    fn send_message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
         let room = self.room.entry(stream).or_default();
         *room = room.saturating_sub(1);
         send_frames(out, format_args!("message {} {}", stream.0, text(&message)));
@@ -236,7 +236,7 @@ impl session::server::Streaming<Ticket> for Lines {
         self.room.get(&stream).is_some_and(|&room| room > 0)
     }
 
-    fn consumed(&mut self, stream: StreamId, bytes: usize, out: &mut Outbox) {
+    fn record_consumed(&mut self, stream: StreamId, bytes: usize, out: &mut Outbox) {
         send_frames(out, format_args!("consumed {} {bytes}", stream.0));
     }
 }

@@ -254,7 +254,7 @@ impl Streams {
     }
 
     /// Reports that `bytes` bytes of messages were consumed.
-    pub(super) fn consumed(&mut self, id: u64, bytes: usize, out: &mut Outbox) {
+    pub(super) fn record_consumed(&mut self, id: u64, bytes: usize, out: &mut Outbox) {
         let Some(end) = self.ends.get_mut(&id) else { return };
         self.unread -= end.consume(id, bytes, out);
     }

@@ -632,12 +632,12 @@ mod failures {
         assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(None)));
 
         let (mut client, mut inbox) = (client(), BytesMut::from(&out.take()[..]));
-        assert!(client.reusable());
+        assert!(client.is_reusable());
         let answer = client.next_event(&mut inbox, &mut out).expect("no violation");
         let status = sole_reply(answer.into_iter().collect()).1.result.expect_err("rejected");
         assert_eq!((status.number(), status.retry()), (Some(ELOGOFF), Retry::Elsewhere));
         assert_eq!(status.message(), "[127.0.0.1:18001][E2003]Server is stopping");
-        assert!(!client.reusable());
+        assert!(!client.is_reusable());
     }
 
     #[test]

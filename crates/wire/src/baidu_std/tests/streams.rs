@@ -26,8 +26,8 @@ mod vectors {
                     }
                     PeerEvent::Message(stream, message) => {
                         let answer = [b"S:", &message[..]].concat();
-                        ends.server.message(stream, answer.into(), &mut ends.server_out);
-                        ends.server.consumed(stream, message.len(), &mut ends.server_out);
+                        ends.server.send_message(stream, answer.into(), &mut ends.server_out);
+                        ends.server.record_consumed(stream, message.len(), &mut ends.server_out);
                     }
                     PeerEvent::End(_) => {}
                     other => panic!("unexpected: {other:?}"),
@@ -64,14 +64,14 @@ mod vectors {
                 match answer {
                     ClientEvent::Reply(told, reply) if told == id => {
                         assert_eq!(reply.result, Ok(Bytes::from_static(b"\n\x06stream")));
-                        client.message(stream, Bytes::from_static(b"data0"), &mut out);
+                        client.send_message(stream, Bytes::from_static(b"data0"), &mut out);
                     }
                     ClientEvent::Message(_, message) => {
                         assert_eq!(message.body, format!("S:data{sent}"));
-                        client.consumed(stream, message.body.len(), &mut out);
+                        client.record_consumed(stream, message.body.len(), &mut out);
                         sent += 1;
                         match sent {
-                            1 => client.message(stream, Bytes::from_static(b"data1"), &mut out),
+                            1 => client.send_message(stream, Bytes::from_static(b"data1"), &mut out),
                             _ => end(&mut client, stream, &mut out),
                         }
                     }
@@ -185,8 +185,8 @@ mod setup {
     #[test]
     fn stream_is_bidirectional_and_close_ends_both_directions() {
         let mut ends = Ends::connected();
-        ends.client.message(STREAM, Bytes::from_static(b"up"), &mut ends.client_out);
-        ends.server.message(SERVED, Bytes::from_static(b"down"), &mut ends.server_out);
+        ends.client.send_message(STREAM, Bytes::from_static(b"up"), &mut ends.client_out);
+        ends.server.send_message(SERVED, Bytes::from_static(b"down"), &mut ends.server_out);
         assert_eq!(ends.server_messages(), ["up"]);
         assert_eq!(ends.client_messages(), ["down"]);
         ends.client.cancel(STREAM, &mut ends.client_out);
@@ -195,7 +195,7 @@ mod setup {
         assert!(ends.client_events().is_empty());
         assert_eq!(ends.client_out.len(), 16);
         assert!(ends.server_events().is_empty());
-        ends.server.message(SERVED, Bytes::from_static(b"late"), &mut ends.server_out);
+        ends.server.send_message(SERVED, Bytes::from_static(b"late"), &mut ends.server_out);
         assert!(ends.server_out.is_empty());
     }
 
@@ -210,7 +210,7 @@ mod setup {
         let served: Vec<_> = tickets.iter().filter_map(Ticket::stream).collect();
         assert_eq!(served, [StreamId(0), StreamId(1), StreamId(2)]);
         for stream in &served {
-            ends.server.message(*stream, format!("on {}", stream.0).into(), &mut ends.server_out);
+            ends.server.send_message(*stream, format!("on {}", stream.0).into(), &mut ends.server_out);
         }
         let told = ends.client_events().into_iter().map(|answer| match answer {
             ClientEvent::Reply(id, _) => (id, "the reply".into()),
@@ -245,7 +245,7 @@ mod setup {
         ends.open(&[STREAM], &StreamOptions::default());
         let answers = ends.client_is_told(&response(|meta| meta.stream_settings = settings(&[9])), false);
         assert!(matches!(&answers[..], [ClientEvent::Reply(CALL, reply)] if reply.result.is_ok()));
-        assert!(ends.client.has_room(STREAM) && ends.client.writable(STREAM));
+        assert!(ends.client.has_room(STREAM) && ends.client.is_writable(STREAM));
     }
 
     #[test]
@@ -259,7 +259,7 @@ mod setup {
         let answers = ends.client_events();
         assert!(matches!(&answers[..], [ClientEvent::Reply(CALL, _), ClientEvent::Message(STREAM, message)]
             if message.body == "one"));
-        ends.client.consumed(STREAM, 3, &mut ends.client_out);
+        ends.client.record_consumed(STREAM, 3, &mut ends.client_out);
         assert_eq!(stream_metas_of_streams(&ends.client_out.take())[0].consumed_size, Some(3));
     }
 
@@ -346,7 +346,7 @@ mod setup {
         ends.open(&[STREAM, CallId(2)], &StreamOptions::default());
         ends.to_client.extend_from_slice(&data(2, 10, false, b"early"));
         assert!(matches!(&ends.client_events()[..], [ClientEvent::Message(CallId(2), _)]));
-        ends.client.consumed(CallId(2), 5, &mut ends.client_out);
+        ends.client.record_consumed(CallId(2), 5, &mut ends.client_out);
         assert!(stream_metas_of_streams(&ends.client_out.take()).is_empty());
         ends.client_is_told(&response(|meta| meta.stream_settings = settings(&[9, 10])), true);
         let told = stream_metas(&ends.client_out.take());
@@ -398,14 +398,14 @@ mod flow {
     #[test]
     fn sender_waits_for_feedback_and_continues_after_it() {
         let mut ends = Ends::connected_with(&StreamOptions { max_buf_size: 10, ..<_>::default() });
-        ends.server.message(SERVED, Bytes::from(vec![0; 9]), &mut ends.server_out);
+        ends.server.send_message(SERVED, Bytes::from(vec![0; 9]), &mut ends.server_out);
         assert!(ends.server.has_room(SERVED));
-        ends.server.message(SERVED, Bytes::from(vec![0; 9]), &mut ends.server_out);
+        ends.server.send_message(SERVED, Bytes::from(vec![0; 9]), &mut ends.server_out);
         assert!(!ends.server.has_room(SERVED));
         assert_eq!(ends.client_messages().len(), 2);
-        ends.client.consumed(STREAM, 8, &mut ends.client_out);
+        ends.client.record_consumed(STREAM, 8, &mut ends.client_out);
         assert!(ends.server_events().is_empty());
-        ends.client.consumed(STREAM, 1, &mut ends.client_out);
+        ends.client.record_consumed(STREAM, 1, &mut ends.client_out);
         assert!(matches!(ends.server_events()[..], [PeerEvent::Room(SERVED)]));
         assert!(ends.server.has_room(SERVED));
     }
@@ -414,17 +414,17 @@ mod flow {
     fn feedback_is_cumulative_and_sent_only_on_request() {
         let mut ends = Ends::connected();
         for _ in 0..2 {
-            ends.server.message(SERVED, Bytes::from_static(b"four"), &mut ends.server_out);
+            ends.server.send_message(SERVED, Bytes::from_static(b"four"), &mut ends.server_out);
         }
         ends.client_messages();
-        ends.client.consumed(STREAM, 4, &mut ends.client_out);
-        ends.client.consumed(STREAM, 4, &mut ends.client_out);
+        ends.client.record_consumed(STREAM, 4, &mut ends.client_out);
+        ends.client.record_consumed(STREAM, 4, &mut ends.client_out);
         let told: Vec<_> =
             stream_metas(&ends.client_out.take()).iter().map(|meta| meta.consumed_size).collect();
         assert_eq!(told, [Some(4), Some(8)]);
 
         let mut ends = Ends::connected_with(&StreamOptions { max_buf_size: 0, ..<_>::default() });
-        ends.server.message(SERVED, Bytes::from(vec![0; 100 << 20]), &mut ends.server_out);
+        ends.server.send_message(SERVED, Bytes::from(vec![0; 100 << 20]), &mut ends.server_out);
         assert!(ends.server.has_room(SERVED), "without a window there is always room");
     }
 
@@ -436,16 +436,16 @@ mod flow {
         assert_eq!(ticket.offered_streams().map(|offered| offered.writable), Some(false));
         ends.accept(ticket, b"", &StreamOptions { receives: false, ..<_>::default() });
         ends.client_events();
-        assert!(!ends.client.writable(STREAM));
-        ends.server.message(SERVED, Bytes::from_static(b"x"), &mut ends.server_out);
-        ends.client.message(STREAM, Bytes::from_static(b"x"), &mut ends.client_out);
+        assert!(!ends.client.is_writable(STREAM));
+        ends.server.send_message(SERVED, Bytes::from_static(b"x"), &mut ends.server_out);
+        ends.client.send_message(STREAM, Bytes::from_static(b"x"), &mut ends.client_out);
         assert!(ends.server_out.is_empty() && ends.client_out.is_empty());
     }
 
     #[test]
     fn impossible_feedback_does_not_open_the_window() {
         let mut ends = Ends::connected_with(&StreamOptions { max_buf_size: 10, ..<_>::default() });
-        ends.server.message(SERVED, Bytes::from(vec![0; 10]), &mut ends.server_out);
+        ends.server.send_message(SERVED, Bytes::from(vec![0; 10]), &mut ends.server_out);
         for lie in ["0800 1001 1804", "0800 1001 1804 2a00", "0800 1001 1804 2a0b 08ffffffffffffffffff01"] {
             ends.to_server.extend_from_slice(&build_frame(Kind::Stream, &hex(lie), b""));
             assert!(ends.server_events().is_empty() && !ends.server.has_room(SERVED), "{lie}");
@@ -457,7 +457,7 @@ mod flow {
         ));
         assert!(matches!(ends.server_events()[..], [PeerEvent::Room(SERVED)]));
         // Feedback counts no more than was sent: the window is as it was at the start.
-        ends.server.message(SERVED, Bytes::from(vec![0; 10]), &mut ends.server_out);
+        ends.server.send_message(SERVED, Bytes::from(vec![0; 10]), &mut ends.server_out);
         assert!(!ends.server.has_room(SERVED));
     }
 
@@ -484,7 +484,7 @@ mod flow {
     fn long_message_is_sent_in_several_frames() {
         let mut ends = Ends::connected();
         let message = Bytes::from(vec![7; (32 << 20) + 1]);
-        ends.server.message(SERVED, message.clone(), &mut ends.server_out);
+        ends.server.send_message(SERVED, message.clone(), &mut ends.server_out);
         assert_eq!(ends.client_messages_whole(), [message]);
     }
 
@@ -514,7 +514,7 @@ mod flow {
                 ends.to_server.extend_from_slice(&data(0, 1, false, &[0; 100]));
             }
             assert_eq!(ends.server_messages().len(), 4);
-            ends.server.consumed(SERVED, 100, &mut ends.server_out);
+            ends.server.record_consumed(SERVED, 100, &mut ends.server_out);
             ends.to_server
                 .extend_from_slice(&[data(0, 1, false, &[0; 100]), data(0, 1, false, b"x")].concat());
             let recorded = ends.server_events();
@@ -571,11 +571,11 @@ mod stream_end {
     #[test]
     fn messages_before_a_close_are_readable_after_it_without_feedback() {
         let mut ends = Ends::connected();
-        ends.client.message(STREAM, Bytes::from_static(b"last"), &mut ends.client_out);
+        ends.client.send_message(STREAM, Bytes::from_static(b"last"), &mut ends.client_out);
         ends.client.cancel(STREAM, &mut ends.client_out);
         assert!(matches!(ends.server_events()[..], [PeerEvent::Message(..), PeerEvent::End(SERVED)]));
         ends.server_out.take();
-        ends.server.consumed(SERVED, 4, &mut ends.server_out);
+        ends.server.record_consumed(SERVED, 4, &mut ends.server_out);
         ends.server.finish(ends.tickets.remove(0), Ok(()), Metadata::new(), &mut ends.server_out);
         assert!(ends.server_out.is_empty());
     }
@@ -602,7 +602,7 @@ mod stream_end {
             ends.to_server.extend_from_slice(&build_frame(Kind::Stream, &hex(meta), b"?"));
         }
         assert!(ends.server_events().is_empty() && ends.server_out.is_empty());
-        ends.client.message(STREAM, Bytes::from_static(b"still there"), &mut ends.client_out);
+        ends.client.send_message(STREAM, Bytes::from_static(b"still there"), &mut ends.client_out);
         assert_eq!(ends.server_messages(), ["still there"]);
     }
 
@@ -628,7 +628,7 @@ mod stream_end {
             ends.client_events();
         }
         for n in 0..1000 {
-            ends.client.message(CallId(n), n.to_string().into(), &mut ends.client_out);
+            ends.client.send_message(CallId(n), n.to_string().into(), &mut ends.client_out);
         }
         let want: Vec<_> = (0..1000).map(|n| n.to_string()).collect();
         assert_eq!(ends.server_messages(), want);
@@ -648,7 +648,7 @@ mod streaming_methods {
         head.metadata.insert("key", "value");
         assert!(ends.server.has_room(SERVED));
         ends.server.start_response(SERVED, head, &mut ends.server_out);
-        ends.server.message(SERVED, Bytes::from_static(b"1"), &mut ends.server_out);
+        ends.server.send_message(SERVED, Bytes::from_static(b"1"), &mut ends.server_out);
         ends.server.finish(ticket, Ok(()), Metadata::new(), &mut ends.server_out);
         let answers = ends.client_events();
         let [
@@ -679,7 +679,7 @@ mod streaming_methods {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
         let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("want a call") };
-        ends.server.message(SERVED, Bytes::from_static(b"1"), &mut ends.server_out);
+        ends.server.send_message(SERVED, Bytes::from_static(b"1"), &mut ends.server_out);
         ends.server.finish(ticket, failed(), Metadata::new(), &mut ends.server_out);
         assert_eq!(failure(Ok(ends.client_events().pop()), STREAM).number(), Some(ECONNRESET));
     }

@@ -212,7 +212,7 @@ fn stream_is_answered_by_messages_and_an_end_message() {
     let head = Head { metadata: [("k", "v")].into_iter().collect(), ..Head::default() };
     connection.server.start_response(stream, head, &mut connection.out);
     for message in ["one", "", "three"] {
-        connection.server.message(stream, Bytes::from(message), &mut connection.out);
+        connection.server.send_message(stream, Bytes::from(message), &mut connection.out);
     }
     let mut trailers = Metadata::new();
     trailers.append("a", "1");
@@ -357,8 +357,8 @@ fn plain_callers_receive_a_stream_as_lines_or_events() {
         let (call, ticket) = connection.call().expect("a call");
         assert_eq!((call.head.format, &call.body[..]), (Format::Json(Json::Proto3), &b"{}"[..]));
         let stream = ticket.stream().expect("it streams");
-        connection.server.message(stream, Bytes::from_static(b"{\n\"a\": 1}"), &mut connection.out);
-        connection.server.message(stream, Bytes::from_static(b"{}"), &mut connection.out);
+        connection.server.send_message(stream, Bytes::from_static(b"{\n\"a\": 1}"), &mut connection.out);
+        connection.server.send_message(stream, Bytes::from_static(b"{}"), &mut connection.out);
         connection.server.finish(ticket, failure.map_or(Ok(()), Err), Metadata::new(), &mut connection.out);
         let (head, body) = connection.take_response();
         (head, String::from_utf8(body).unwrap())
@@ -466,7 +466,7 @@ fn stream_ends_with_the_message_that_says_so() {
         let mut client = client(UnaryMethod::Post);
         let mut out = Outbox::new();
         client.open(ID, call(b""), &mut out).expect("streams are expressed");
-        client.message(ID, Bytes::from_static(b"one"), &mut out);
+        client.send_message(ID, Bytes::from_static(b"one"), &mut out);
         client.end(ID, &mut out);
         let sent = String::from_utf8(out.take()).expect("text");
         assert!(sent.contains("content-type: application/connect+proto\r\n"), "{sent}");
@@ -540,7 +540,7 @@ fn client_and_server_understand_each_other_by_post_and_get() {
             let (id, reply) = sole_reply(answers);
             assert_eq!((id, reply.result), (CallId(n), Ok(Bytes::from_static(b"hello"))));
             assert_eq!(reply.trailers.get("behind"), Some("all"));
-            assert!(pair.client.reusable());
+            assert!(pair.client.is_reusable());
         }
     }
 }
@@ -606,5 +606,5 @@ fn unary_response_is_reported_only_when_complete() {
         let event = client.next_event(&mut inbox, &mut out).expect("it is HTTP");
         assert_eq!(event.is_some(), at + 1 == whole.len(), "byte {at}");
     }
-    assert!(client.reusable());
+    assert!(client.is_reusable());
 }

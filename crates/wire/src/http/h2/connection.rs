@@ -208,7 +208,7 @@ pub enum Event {
         /// The data.
         body: Bytes,
     },
-    /// A piece of the data. Report it with [`Connection::consumed`] when it was processed.
+    /// A piece of the data. Report it with [`Connection::record_consumed`] when it was processed.
     Data {
         /// The stream.
         stream: u32,

@@ -184,7 +184,7 @@ impl<T: Default> Connection<T> {
     }
 
     /// Reports that `length` bytes of a stream's data were consumed: the peer may send as many again.
-    pub fn consumed(&mut self, id: u32, length: usize, out: &mut Outbox) {
+    pub fn record_consumed(&mut self, id: u32, length: usize, out: &mut Outbox) {
         // Unread data of a closed stream was credited when the stream ended and must not be counted twice.
         if let Some(stream) = self.streams.get_mut(id) {
             let taken = length.min(stream.unread);

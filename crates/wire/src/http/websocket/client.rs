@@ -192,9 +192,9 @@ impl Session for Client {
         self.inner.concurrency()
     }
 
-    fn reusable(&self) -> bool {
+    fn is_reusable(&self) -> bool {
         let ends = matches!(&self.state, State::Open { endpoint, .. } if !endpoint.is_open());
-        !ends && self.inner.reusable()
+        !ends && self.inner.is_reusable()
     }
 
     fn end_of_stream(&mut self, _inbox: &mut BytesMut) -> Option<ClientEvent> {
@@ -231,8 +231,8 @@ impl Streaming for Client {
         opened.unwrap_or_else(|| Err(Status::unimplemented("this protocol has no streams")))
     }
 
-    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
-        self.streaming_command(out, |inner, out| inner.message(id, message, out));
+    fn send_message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
+        self.streaming_command(out, |inner, out| inner.send_message(id, message, out));
     }
 
     fn end(&mut self, id: CallId, out: &mut Outbox) {
@@ -251,8 +251,8 @@ impl Streaming for Client {
         self.inner.streaming().is_none_or(|inner| inner.has_room(id))
     }
 
-    fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
-        self.streaming_command(out, |inner, out| inner.consumed(id, bytes, out));
+    fn record_consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
+        self.streaming_command(out, |inner, out| inner.record_consumed(id, bytes, out));
     }
 
     fn blocks_input(&mut self) -> bool {

@@ -21,7 +21,7 @@ fn send_full_frames(spoken: &mut RawServer, count: usize) {
     for _ in 0..count {
         let data = frame_of(frame::DATA, 0, 1, &[7; settings::DEFAULT_FRAME]);
         assert_eq!(spoken.receive(&data).unwrap().len(), 1);
-        spoken.server.consumed(1, settings::DEFAULT_FRAME, &mut spoken.out);
+        spoken.server.record_consumed(1, settings::DEFAULT_FRAME, &mut spoken.out);
     }
     spoken.server.assert_sound();
 }
@@ -52,7 +52,7 @@ fn longer_frames_and_wider_windows_are_announced_after_two_full_frames() {
     for _ in 0..3 {
         let data = frame_of(frame::DATA, 0, 1, &[7; settings::DEFAULT_FRAME]);
         spoken.receive(&data).unwrap();
-        spoken.server.consumed(1, settings::DEFAULT_FRAME, &mut spoken.out);
+        spoken.server.record_consumed(1, settings::DEFAULT_FRAME, &mut spoken.out);
     }
     let window = [0, 4, 0, 0x10, 0, 0];
     let frame = [0, 5, 0, 0x10, 0, 0];
@@ -79,16 +79,16 @@ fn nothing_is_announced_for_full_frames_that_are_not_consumed() {
     let full = frame_of(frame::DATA, 0, 1, &[7; settings::DEFAULT_FRAME]);
     spoken.receive(&[request(1, false), full.repeat(3)].concat()).unwrap();
     spoken.receive(&[request(3, false), frame_of(frame::DATA, 0, 3, b"accepted")].concat()).unwrap();
-    spoken.server.consumed(3, 8, &mut spoken.out);
+    spoken.server.record_consumed(3, 8, &mut spoken.out);
     assert_eq!(settings_sent(&mut spoken), [b""; 0]);
-    spoken.server.consumed(1, 1, &mut spoken.out);
+    spoken.server.record_consumed(1, 1, &mut spoken.out);
     assert_eq!(settings_sent(&mut spoken).len(), 1);
     spoken.server.assert_sound();
 
     let mut spoken = self::spoken();
     spoken.receive(&[request(1, false), full.repeat(3)].concat()).unwrap();
     spoken.server.headers(1, b"\x88", true, &mut spoken.out);
-    spoken.server.consumed(1, 3 * settings::DEFAULT_FRAME, &mut spoken.out);
+    spoken.server.record_consumed(1, 3 * settings::DEFAULT_FRAME, &mut spoken.out);
     assert_eq!(settings_sent(&mut spoken), [b""; 0], "it was discarded");
 }
 
@@ -115,7 +115,7 @@ fn windows_of_open_streams_are_widened_by_the_announcement() {
     send_full_frames(&mut spoken, 1);
     spoken.receive(&request(3, false)).unwrap();
     spoken.receive(&frame_of(frame::DATA, 0, 1, &[7; settings::DEFAULT_FRAME])).unwrap();
-    spoken.server.consumed(1, settings::DEFAULT_FRAME, &mut spoken.out);
+    spoken.server.record_consumed(1, settings::DEFAULT_FRAME, &mut spoken.out);
     assert_eq!(settings_sent(&mut spoken).len(), 1);
     let data = |length| frame_of(frame::DATA, 0, 3, &vec![7; length]);
     spoken.receive(&data(1 << 19)).unwrap();
@@ -152,7 +152,7 @@ impl Caller {
         let bytes = [frame_of(frame::SETTINGS, 0, 0, &[]), head, data.repeat(count)].concat();
         caller.inbox.extend_from_slice(&bytes);
         while caller.client.next_event(&mut caller.inbox, &mut caller.out).unwrap().is_some() {}
-        caller.client.consumed(1, count * settings::DEFAULT_FRAME, &mut caller.out);
+        caller.client.record_consumed(1, count * settings::DEFAULT_FRAME, &mut caller.out);
         caller.client.assert_sound();
         caller
     }

@@ -391,7 +391,7 @@ fn window_grows_while_data_is_consumed_at_once() {
     let mut granted = Vec::new();
     for _ in 0..2000 {
         spoken.receive(&frame_of(frame::DATA, 0, 1, &[0; 16_000])).unwrap();
-        spoken.server.consumed(1, 16_000, &mut spoken.out);
+        spoken.server.record_consumed(1, 16_000, &mut spoken.out);
         let updates = spoken.sent();
         let on_stream =
             updates.into_iter().filter(|sent| (sent.kind, sent.stream) == (frame::WINDOW_UPDATE, 1));
@@ -411,7 +411,7 @@ fn windows_of_all_streams_grow_no_more_than_those_of_a_few() {
         spoken.receive(&request(stream, false)).unwrap();
         for _ in 0..300 {
             spoken.receive(&frame_of(frame::DATA, 0, stream, &[0; 16_000])).unwrap();
-            spoken.server.consumed(stream, 16_000, &mut spoken.out);
+            spoken.server.record_consumed(stream, 16_000, &mut spoken.out);
         }
     }
     let most = 4 * Config::default().max_window as usize;
@@ -613,7 +613,7 @@ fn consuming_from_an_ended_stream_credits_no_other_stream() {
     let withheld = spoken.server.withheld;
     assert!(withheld > 0);
     spoken.sent();
-    spoken.server.consumed(1, 60_000, &mut spoken.out);
+    spoken.server.record_consumed(1, 60_000, &mut spoken.out);
     assert_eq!((spoken.server.withheld, spoken.sent()), (withheld, vec![]));
     spoken.server.assert_sound();
 }

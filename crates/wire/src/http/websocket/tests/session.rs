@@ -104,7 +104,7 @@ fn calls_wait_for_the_handshake_and_are_sent_in_one_message() {
         })
         .collect();
     assert_eq!(bodies, [(1, Bytes::from("one")), (2, Bytes::from("two"))]);
-    assert!(inbox.is_empty() && client.reusable());
+    assert!(inbox.is_empty() && client.is_reusable());
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn client_closes_when_the_server_closes() {
     out.take();
     inbox.extend_from_slice(b"\x88\x02\x03\xe9");
     assert!(matches!(answers(&mut client, &mut inbox, &mut out)[..], [ClientEvent::GoAway]));
-    assert!(!client.reusable());
+    assert!(!client.is_reusable());
     assert_eq!(out.take()[..2], [0x88, 0x82], "masked, with a code");
 }
 

@@ -822,7 +822,7 @@ impl session::Server for Server {
         }
     }
 
-    fn finished(&self) -> bool {
+    fn is_finished(&self) -> bool {
         self.order.is_closing() && self.live.is_none() && matches!(self.reading, Reading::Head)
     }
 
@@ -841,7 +841,7 @@ impl session::server::Streaming<Ticket> for Server {
         }
     }
 
-    fn message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
+    fn send_message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
         if self.answers(stream) {
             self.answer_message(message, out);
         } else if self.passes(stream) {
@@ -857,7 +857,7 @@ impl session::server::Streaming<Ticket> for Server {
         }
     }
 
-    fn consumed(&mut self, stream: StreamId, bytes: usize, _: &mut Outbox) {
+    fn record_consumed(&mut self, stream: StreamId, bytes: usize, _: &mut Outbox) {
         if self.answers(stream)
             && let Reading::Messages(messages) = &mut self.reading
         {

@@ -254,7 +254,7 @@ impl Server {
         if result.is_ok() || dialect.response_body() != ResponseBody::Text {
             self.start_response(id, head, out);
         }
-        let result = result.map(|message| self.message(id, message, out));
+        let result = result.map(|message| self.send_message(id, message, out));
         self.finish(Ticket { exchange, form: Form::Web(dialect) }, result, trailers, out);
     }
 

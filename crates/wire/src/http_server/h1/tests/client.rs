@@ -159,11 +159,11 @@ fn responses_end_by_length_by_chunks_or_with_the_connection() {
         let got = got.expect("no violation").expect("whole");
         assert_eq!(got.result.expect("success"), "abc");
         assert_eq!((got.head.format, got.head.metadata.get("x-a")), (Format::Protobuf, Some("1")));
-        assert!(client.reusable());
+        assert!(client.is_reusable());
     }
     let (mut client, mut inbox) = (waiting(), BytesMut::from(format!("{head}\r\nabc").as_bytes()));
     assert!(client.next_event(&mut inbox, &mut Outbox::new()).expect("no violation").is_none());
-    assert!(!client.reusable());
+    assert!(!client.is_reusable());
     let answer = client.end_of_stream(&mut inbox).expect("the response is complete");
     assert_eq!(sole_reply(vec![answer]).1.result.expect("success"), "abc");
     assert!(waiting().end_of_stream(&mut BytesMut::new()).is_none());
@@ -179,7 +179,7 @@ fn connection_is_reused_unless_the_peer_closes_it() {
     ] {
         let (client, got) = receive(format!("{head}Content-Length: 0\r\n\r\n"));
         assert!(got.expect("no violation").is_some());
-        assert_eq!(client.reusable(), reusable, "{head}");
+        assert_eq!(client.is_reusable(), reusable, "{head}");
     }
 }
 

@@ -135,7 +135,7 @@ fn response_of_several_messages_is_sent_incrementally() {
     let mut whole = connection.out.take();
     assert!(whole.ends_with(b"transfer-encoding: chunked\r\n\r\n"));
     for message in [&b"one"[..], b"", b"three"] {
-        connection.server.message(stream, Bytes::copy_from_slice(message), &mut connection.out);
+        connection.server.send_message(stream, Bytes::copy_from_slice(message), &mut connection.out);
         whole.extend(connection.out.take());
     }
     connection.server.finish(
@@ -178,7 +178,7 @@ fn response_over_http_1_0_ends_with_the_connection() {
     let (head, frames) = response(&out);
     assert!(head.contains("Connection: close\r\n") && !head.contains("chunked"), "{head}");
     assert_eq!(frames.len(), 2);
-    assert!(connection.server.finished());
+    assert!(connection.server.is_finished());
 }
 
 #[test]
@@ -186,9 +186,9 @@ fn closing_connection_finishes_after_its_response() {
     let mut connection = TestConnection::new();
     connection.send(request(WEB, "Connection: close\r\n", &build_frame(0, b"")));
     let (call, ticket) = connection.call().expect("a call");
-    assert!(connection.call().is_none() && !connection.server.finished());
+    assert!(connection.call().is_none() && !connection.server.is_finished());
     connection.reply(ticket, echo(&call));
-    assert!(connection.server.finished());
+    assert!(connection.server.is_finished());
     assert!(response(&connection.out.take()).0.contains("Connection: close\r\n"));
 }
 
@@ -378,7 +378,7 @@ fn upload(connection: &mut TestConnection, bytes: &[u8], takes: bool) -> Vec<Str
                 ServerEvent::Message(id, message) => {
                     told.push(message.body.len().to_string());
                     if takes {
-                        connection.server.consumed(id, message.body.len(), &mut connection.out);
+                        connection.server.record_consumed(id, message.body.len(), &mut connection.out);
                     }
                 }
                 ServerEvent::End(_) => told.push("end".into()),
@@ -411,7 +411,7 @@ fn long_body_is_read_only_as_the_handler_consumes_it() {
         let mut connection = TestConnection::new();
         assert_eq!(upload(&mut connection, &bytes, false), ["open", "40960", "40960"]);
         assert!(connection.server.blocks_input());
-        connection.server.consumed(StreamId(0), 80 << 10, &mut connection.out);
+        connection.server.record_consumed(StreamId(0), 80 << 10, &mut connection.out);
         let mut more = 0;
         while let Some(event) =
             connection.server.next_event(&mut connection.inbox, &mut connection.out).expect("no violation")

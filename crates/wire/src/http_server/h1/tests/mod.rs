@@ -130,7 +130,7 @@ fn answer(bytes: impl AsRef<[u8]>, handler: impl Fn(&Call<'_>) -> Reply) -> Resp
 fn refuse(bytes: impl AsRef<[u8]>) -> (Response, bool) {
     let mut connection = TestConnection::new();
     let out = connection.send(bytes).serve(|call| panic!("unexpected {call:?}"));
-    (Response::parse(&out), connection.server.finished())
+    (Response::parse(&out), connection.server.is_finished())
 }
 
 /// Returns the body of the call.

@@ -68,7 +68,7 @@ fn keep_alive_follows_version_and_headers() {
         let mut connection = TestConnection::new();
         let out = connection.send(request).serve(echo);
         assert_eq!(Response::parse(&out).field("connection"), field, "{request}");
-        assert_eq!(connection.server.finished(), finished, "{request}");
+        assert_eq!(connection.server.is_finished(), finished, "{request}");
     }
 }
 
@@ -78,7 +78,7 @@ fn bytes_after_the_last_request_are_not_read() {
     let out =
         connection.send("GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nGET /health HTTP/1.1\r\nHost: a\r\n\r\n").serve(echo);
     assert_eq!(Response::parse(&out).text(), "OK");
-    assert!(connection.server.finished() && connection.inbox.is_empty());
+    assert!(connection.server.is_finished() && connection.inbox.is_empty());
 }
 
 #[test]
@@ -100,19 +100,19 @@ fn draining_session_ends_after_its_pending_responses() {
     connection.server.drain(&mut connection.out);
     connection.reply(ticket, echo(&call));
     assert_eq!(Response::parse(&connection.out.take()).field("connection"), Some("close"));
-    assert!(connection.server.finished());
+    assert!(connection.server.is_finished());
 }
 
 #[test]
 fn draining_session_rejects_late_requests() {
     let mut connection = TestConnection::new();
     connection.server.drain(&mut connection.out);
-    assert!(!connection.server.finished());
+    assert!(!connection.server.is_finished());
     let response =
         Response::parse(&connection.send(bare("/S/M")).serve(|call| panic!("unexpected {call:?}")));
     assert_eq!((response.status, response.field("x-bd-error-code")), (503, Some("2003")));
     assert_eq!(response.text(), r#"{"code":14,"message":"Server is stopping","details":[]}"#);
-    assert!(connection.server.finished());
+    assert!(connection.server.is_finished());
 }
 
 #[test]

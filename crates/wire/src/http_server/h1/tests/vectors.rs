@@ -106,7 +106,7 @@ fn rejected_credential_is_answered_as_by_brpc_and_closes_the_connection() {
     let mut connection = TestConnection { server: Server::new(Arc::new(config)), ..TestConnection::new() };
     let (_, ticket) = connection.send(get("/EchoService/Echo")).call().expect("a call");
     assert!(connection.server.reject(ticket, Status::unauthenticated(""), &mut connection.out));
-    assert!(connection.server.finished());
+    assert!(connection.server.is_finished());
     let want = String::from_utf8(file("http/auth_missing.txt")).expect("text");
     assert_eq!(connection.output().replace("Connection: close\r\n", ""), want);
 }
@@ -165,7 +165,11 @@ fn gateway_responses_equal_those_of_rpcx() {
         for (field, value) in want.fields.iter().filter(|(field, _)| field.starts_with("x-rpcx-")) {
             assert_eq!(got.field(field), Some(value.as_str()), "{name}: {field}");
         }
-        assert_eq!((got.field("connection"), connection.server.finished()), (Some("close"), true), "{name}");
+        assert_eq!(
+            (got.field("connection"), connection.server.is_finished()),
+            (Some("close"), true),
+            "{name}"
+        );
         assert_any_split(server, &frames[0]);
         assert_survives_damage(server, &frames[0], config().limits.message);
     }

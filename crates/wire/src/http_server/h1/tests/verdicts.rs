@@ -115,7 +115,7 @@ fn rejected_request_is_answered_before_its_body_arrives() {
         let (.., stream) = head(&mut connection);
         assert!(apply_verdict(&mut connection, stream, verdict), "the connection ends");
         none(connection.send("x".repeat(1000)).send(bare("/Next/Call")));
-        assert!(connection.server.finished() && connection.inbox.is_empty());
+        assert!(connection.server.is_finished() && connection.inbox.is_empty());
         let response = connection.output();
         assert!(response.starts_with(&format!("HTTP/1.1 {http} ")), "{response}");
         assert!(response.contains("Connection: close"), "{response}");
@@ -318,7 +318,7 @@ fn other_verb_is_405_on_a_known_path_and_404_elsewhere_and_401_if_guarded() {
         assert!(connection.output().starts_with("HTTP/1.1 401 "), "{request}");
         // The connection continues, and authenticated callers get the specific status.
         let told = Response::parse(&connection.send(&request).serve(|call| panic!("{call:?}")));
-        assert_eq!((told.status, connection.server.finished()), (want, false), "{request}");
+        assert_eq!((told.status, connection.server.is_finished()), (want, false), "{request}");
     }
 }
 

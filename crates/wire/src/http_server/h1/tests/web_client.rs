@@ -81,7 +81,7 @@ fn call_and_response_round_trip_between_client_and_server() {
         let (id, reply) = sole_reply(answers);
         assert_eq!((id, reply.result), (CallId(n), Ok(Bytes::from_static(b"hello"))));
         assert_eq!(reply.trailers.get("behind"), Some("all"));
-        assert!(pair.client.reusable());
+        assert!(pair.client.is_reusable());
     }
 }
 
@@ -100,7 +100,7 @@ fn next_events(client: &mut Client, inbox: &mut BytesMut) -> Vec<ClientEvent> {
 #[test]
 fn messages_are_sent_and_received_one_by_one() {
     let (mut client, mut out) = open_call();
-    client.message(ID, Bytes::from_static(b"one"), &mut out);
+    client.send_message(ID, Bytes::from_static(b"one"), &mut out);
     client.end(ID, &mut out);
     let sent = String::from_utf8(out.take()).expect("text");
     assert!(sent.contains("transfer-encoding: chunked\r\n"), "{sent}");
@@ -122,7 +122,7 @@ fn messages_are_sent_and_received_one_by_one() {
         }
         other => panic!("{other:?}"),
     }
-    assert!(client.reusable());
+    assert!(client.is_reusable());
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn unread_messages_apply_backpressure() {
     let mut inbox = BytesMut::from(&answer(WEB, &message.repeat(4))[..]);
     assert_eq!(next_events(&mut client, &mut inbox).len(), 3, "the head and 1200 bytes of messages");
     assert!(client.blocks_input());
-    client.consumed(ID, 600, &mut Outbox::new());
+    client.record_consumed(ID, 600, &mut Outbox::new());
     assert!(!client.blocks_input());
     assert_eq!(next_events(&mut client, &mut inbox).len(), 1);
 }
@@ -147,7 +147,7 @@ fn trailers_are_case_insensitive_and_may_be_compressed() {
         let status = reply.result.unwrap_err();
         assert_eq!((status.code(), status.message()), (Code::FailedPrecondition, "error"));
         assert_eq!(reply.trailers.all("x-trailer").collect::<Vec<_>>(), ["1", "2"]);
-        assert!(client.reusable());
+        assert!(client.is_reusable());
     }
 }
 
@@ -192,24 +192,24 @@ fn response_can_end_with_its_connection() {
     let head = format!("HTTP/1.0 200 OK\r\n{WEB}\r\n");
     let (client, reply) = outcome(&[head.as_bytes(), &body].concat());
     assert_eq!(reply.result, Ok(Bytes::from_static(b"hello")));
-    assert!(!client.reusable());
+    assert!(!client.is_reusable());
 }
 
 #[test]
 fn oneway_call_makes_its_connection_unusable_for_others() {
     let (mut client, mut out) = (client(), Outbox::new());
     client.send(ID, Call { oneway: true, ..call() }, &mut out).expect("a plain call");
-    assert!(!client.reusable() && client.has_pending_output());
+    assert!(!client.is_reusable() && client.has_pending_output());
     let body = [build_frame(0, b"hello"), build_frame(0x80, b"grpc-status: 0\r\n")].concat();
     assert_eq!(next_events(&mut client, &mut BytesMut::from(&answer(WEB, &body)[..])).len(), 1);
-    assert!(!client.reusable() && !client.has_pending_output());
+    assert!(!client.is_reusable() && !client.has_pending_output());
 }
 
 #[test]
 fn connection_of_a_cancelled_call_is_not_reused() {
     let (mut client, mut out) = open_call();
     client.cancel(ID, &mut out);
-    assert!(!client.reusable());
+    assert!(!client.is_reusable());
     assert!(client.send(CallId(8), call(), &mut out).is_err());
     let mut inbox = BytesMut::from(&answer(WEB, b"whatever")[..]);
     assert!(next_events(&mut client, &mut inbox).is_empty() && inbox.is_empty());

@@ -323,11 +323,11 @@ impl Server {
         match next.unwrap_or(Next::Judge) {
             Next::Judge => CallEvent::Nothing,
             Next::Wait => {
-                self.http.consumed(stream, bytes.len(), out);
+                self.http.record_consumed(stream, bytes.len(), out);
                 CallEvent::Nothing
             }
             Next::Whole => {
-                self.http.consumed(stream, bytes.len(), out);
+                self.http.record_consumed(stream, bytes.len(), out);
                 let Some(Incoming::Body(Body { request, bytes, .. })) = self.http_remove(stream) else {
                     return CallEvent::Nothing;
                 };
@@ -363,7 +363,7 @@ impl Server {
 
     /// Discards the received part and the rest of a request that was answered before its end.
     pub(super) fn http_discard(&mut self, stream: u32, out: &mut Outbox) {
-        self.http.consumed(stream, usize::MAX, out);
+        self.http.record_consumed(stream, usize::MAX, out);
         self.http.stop_if_window_half_full(stream, out);
     }
 
@@ -400,7 +400,7 @@ impl Server {
         } else if expects && held == 0 {
             self.http.headers(stream, &Block::with_status("100").0, false, out);
         }
-        self.http.consumed(stream, held, out);
+        self.http.record_consumed(stream, held, out);
     }
 
     /// Answers a request that has timed out.

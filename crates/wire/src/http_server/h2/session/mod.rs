@@ -388,7 +388,7 @@ impl session::Server for Server {
                 };
                 let Some(message) = message else { return };
                 self.start_response(id(stream), head, out);
-                self.message(id(stream), message, out);
+                self.send_message(id(stream), message, out);
                 self.finish(Ticket::new(stream), Ok(()), trailers, out);
             }
             Err(status) => {
@@ -424,7 +424,7 @@ impl session::Server for Server {
         self.http.start_graceful_shutdown(out);
     }
 
-    fn finished(&self) -> bool {
+    fn is_finished(&self) -> bool {
         self.http.is_shut_down()
     }
 
@@ -460,7 +460,7 @@ impl session::server::Streaming<Ticket> for Server {
         self.http.headers(stream, &block, false, out);
     }
 
-    fn message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
+    fn send_message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
         if self.http_calls.is_exchange(stream.0 as u32) {
             return self.send_piece(stream.0 as u32, message, out);
         }
@@ -506,7 +506,7 @@ impl session::server::Streaming<Ticket> for Server {
         self.http.has_room(stream.0 as u32)
     }
 
-    fn consumed(&mut self, stream: StreamId, bytes: usize, out: &mut Outbox) {
+    fn record_consumed(&mut self, stream: StreamId, bytes: usize, out: &mut Outbox) {
         self.credit(stream.0 as u32, bytes, out);
     }
 
@@ -712,7 +712,7 @@ impl Server {
         };
         // Buffered bytes are credited when their message is consumed.
         let kept = self.open.get(stream).map_or(0, Incoming::held);
-        self.http.consumed(stream, length.saturating_sub(kept), out);
+        self.http.record_consumed(stream, length.saturating_sub(kept), out);
         found
     }
 
@@ -750,7 +750,7 @@ impl Server {
         // Further input of an answered request is discarded.
         let released = overhead.unwrap_or(length);
         if released > 0 {
-            self.http.consumed(stream, released, out);
+            self.http.record_consumed(stream, released, out);
         }
         if overhead.is_some() {
             self.taking = Some(stream);
@@ -769,12 +769,12 @@ impl Server {
             None => self.http_entry(stream),
             Some(None) => self.http_upgraded(stream, out),
             Some(Some(Ok((Next::Message(message), returned)))) => {
-                self.http.consumed(stream, returned, out);
+                self.http.record_consumed(stream, returned, out);
                 CallEvent::Message(id(stream), message)
             }
             Some(Some(Ok((Next::Wait, returned)))) => {
                 self.taking = None;
-                self.http.consumed(stream, returned, out);
+                self.http.record_consumed(stream, returned, out);
                 CallEvent::Nothing
             }
             Some(Some(Ok((Next::End, _)))) => {
@@ -792,7 +792,7 @@ impl Server {
             Incoming::Messages(incoming) => incoming.credit(bytes),
             Incoming::Http(_) => bytes,
         });
-        self.http.consumed(stream, returned.unwrap_or(bytes), out);
+        self.http.record_consumed(stream, returned.unwrap_or(bytes), out);
     }
 
     fn call(

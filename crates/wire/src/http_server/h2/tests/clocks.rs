@@ -39,7 +39,7 @@ fn stalled_message_fails_its_stream_only() {
     assert_eq!(both.server.timeouts(), 1);
     assert!(!both.server.needs_ticks());
     both.server.assert_sound();
-    both.client.message(CallId(2), Bytes::from_static(b"on"), &mut both.up);
+    both.client.send_message(CallId(2), Bytes::from_static(b"on"), &mut both.up);
     both.client.end(CallId(2), &mut both.up);
     assert_eq!(both.recorded(), ["message 3 on", "end 3"], "the others go on");
 }
@@ -51,7 +51,7 @@ fn no_clock_runs_between_the_messages_of_a_stream() {
     both.recorded();
     for n in 0..10 {
         pass(&mut both, n * 1000, n * 1000 + 1);
-        both.client.message(CallId(1), Bytes::from_static(b"one"), &mut both.up);
+        both.client.send_message(CallId(1), Bytes::from_static(b"one"), &mut both.up);
         assert_eq!(both.recorded().len(), 1);
         assert!(!both.server.needs_ticks());
     }
@@ -129,7 +129,7 @@ fn message_blocked_by_our_window_does_not_time_out() {
     let mut both = Both::new();
     both.open(1);
     for _ in 0..25 {
-        both.client.message(CallId(1), Bytes::from(vec![b'm'; 60_000]), &mut both.up);
+        both.client.send_message(CallId(1), Bytes::from(vec![b'm'; 60_000]), &mut both.up);
     }
     let mut come = 0;
     loop {
@@ -146,7 +146,7 @@ fn message_blocked_by_our_window_does_not_time_out() {
         tick(&mut both, f64::from(second));
         assert_eq!(both.recorded().len(), 0);
     }
-    both.server.consumed(StreamId(1), (come - 1) * 60_000, &mut both.down);
+    both.server.record_consumed(StreamId(1), (come - 1) * 60_000, &mut both.down);
     both.answered();
     assert!(both.recorded().iter().all(|told| told.starts_with("message")));
 }
@@ -156,7 +156,7 @@ fn caller_that_reads_nothing_of_a_long_response_is_cancelled() {
     let mut both = Both::new();
     both.open(1);
     both.recorded();
-    both.server.message(StreamId(1), Bytes::from(vec![0; 2 << 20]), &mut both.down);
+    both.server.send_message(StreamId(1), Bytes::from(vec![0; 2 << 20]), &mut both.down);
     let ticket = both.tickets.pop().expect("a call");
     both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
     pass(&mut both, 0, 29);
@@ -174,7 +174,7 @@ fn caller_that_reads_a_stream_slowly_is_tolerated() {
     both.open(1);
     both.recorded();
     for _ in 0..7 {
-        both.server.message(StreamId(1), Bytes::from(vec![0; 10_000]), &mut both.down);
+        both.server.send_message(StreamId(1), Bytes::from(vec![0; 10_000]), &mut both.down);
     }
     pass(&mut both, 0, 40);
     assert_eq!(both.recorded(), [""; 0]);
@@ -218,7 +218,7 @@ fn incomplete_requests_do_not_delay_a_draining_server() {
         let mut both = with_unary_method();
         both.open(1);
         both.open(2);
-        both.client.message(CallId(2), Bytes::from_static(b"whole"), &mut both.up);
+        both.client.send_message(CallId(2), Bytes::from_static(b"whole"), &mut both.up);
         both.client.end(CallId(2), &mut both.up);
         both.recorded();
         pass(&mut both, 0, 1);
@@ -240,10 +240,10 @@ fn incomplete_requests_do_not_delay_a_draining_server() {
         let text =
             "failed 1 unavailable: the server is shutting down and did not wait for the rest of the request";
         assert_eq!(last.as_deref(), Some(text));
-        assert!(!both.server.finished(), "the complete call is not answered yet");
+        assert!(!both.server.is_finished(), "the complete call is not answered yet");
         let reply = Reply::message(Format::Protobuf, Bytes::new());
         both.server.reply(both.tickets.swap_remove(0), reply, &mut both.down);
-        assert!(both.server.finished());
+        assert!(both.server.is_finished());
         assert!(!both.server.needs_ticks());
         assert_eq!(both.answered().last().map(|told| &told[..]), Some("done 2"));
     }

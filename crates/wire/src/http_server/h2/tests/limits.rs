@@ -133,18 +133,18 @@ fn opening_and_cancelling_watches_is_not_abuse() {
     for n in 0..2500 {
         both.server.tick(Duration::from_millis(20 * n), &mut both.down);
         both.open(n);
-        both.client.message(CallId(n), Bytes::from_static(b"watch"), &mut both.up);
+        both.client.send_message(CallId(n), Bytes::from_static(b"watch"), &mut both.up);
         both.client.end(CallId(n), &mut both.up);
         let recorded = both.recorded();
         assert!(recorded.contains(&"call Echo".to_owned()), "{recorded:?}");
         let id = StreamId(2 * n + 1);
-        both.server.message(id, Bytes::from_static(b"serving"), &mut both.down);
+        both.server.send_message(id, Bytes::from_static(b"serving"), &mut both.down);
         both.tickets.clear();
         assert_eq!(both.answered().len(), 2);
         both.client.cancel(CallId(n), &mut both.up);
         assert_eq!(both.recorded(), [format!("cancelled {}", id.0)]);
     }
-    assert!(both.client.reusable());
+    assert!(both.client.is_reusable());
 }
 
 #[test]
@@ -152,13 +152,13 @@ fn buffered_bytes_are_counted() {
     let mut both = with_unary_method();
     let (message, window) = (Bytes::from(vec![0; 10_000]), Bytes::from(vec![0; 1 << 20]));
     both.open(1);
-    both.client.message(CallId(1), message, &mut both.up);
+    both.client.send_message(CallId(1), message, &mut both.up);
     both.recorded();
     both.server.assert_sound();
     assert_eq!(both.server.buffered(), 10_005, "a part that is kept back");
     let mut streamed = Both::new();
     streamed.open(1);
-    streamed.client.message(CallId(1), window, &mut streamed.up);
+    streamed.client.send_message(CallId(1), window, &mut streamed.up);
     streamed.recorded();
     streamed.server.assert_sound();
     assert_eq!(

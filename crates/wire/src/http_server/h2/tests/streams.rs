@@ -102,15 +102,15 @@ fn both_halves_proceed_independently() {
     let mut both = Both::new();
     both.open(7);
     assert_eq!(both.recorded(), ["open 1 Echo"]);
-    both.client.message(CallId(7), Bytes::from_static(b"one"), &mut both.up);
+    both.client.send_message(CallId(7), Bytes::from_static(b"one"), &mut both.up);
     assert_eq!(both.recorded(), ["message 1 one"]);
     let ticket = both.tickets.pop().unwrap();
-    both.server.message(StreamId(1), Bytes::from_static(b"1"), &mut both.down);
+    both.server.send_message(StreamId(1), Bytes::from_static(b"1"), &mut both.down);
     assert_eq!(both.answered(), ["head 7", "message 7 1"]);
-    both.client.message(CallId(7), Bytes::from_static(b"two"), &mut both.up);
+    both.client.send_message(CallId(7), Bytes::from_static(b"two"), &mut both.up);
     both.client.end(CallId(7), &mut both.up);
     assert_eq!(both.recorded(), ["message 1 two", "end 1"]);
-    both.server.message(StreamId(1), Bytes::from_static(b"2"), &mut both.down);
+    both.server.send_message(StreamId(1), Bytes::from_static(b"2"), &mut both.down);
     both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
     assert_eq!(both.answered(), ["message 7 2", "done 7"]);
 }
@@ -121,10 +121,10 @@ fn failure_in_the_middle_ends_both_halves() {
     both.open(1);
     both.recorded();
     let ticket = both.tickets.pop().unwrap();
-    both.server.message(StreamId(1), Bytes::from_static(b"x"), &mut both.down);
+    both.server.send_message(StreamId(1), Bytes::from_static(b"x"), &mut both.down);
     both.server.finish(ticket, Err(Status::internal("no more")), Metadata::new(), &mut both.down);
     assert_eq!(both.answered(), ["head 1", "message 1 x", "failed 1 internal: no more"]);
-    both.client.message(CallId(1), Bytes::from_static(b"late"), &mut both.up);
+    both.client.send_message(CallId(1), Bytes::from_static(b"late"), &mut both.up);
     assert_eq!(both.recorded(), Vec::<String>::new());
 }
 
@@ -134,12 +134,12 @@ fn malformed_message_ends_a_started_response_with_trailers() {
     both.open(1);
     both.recorded();
     let ticket = both.tickets.pop().unwrap();
-    both.server.message(StreamId(1), Bytes::from_static(b"x"), &mut both.down);
+    both.server.send_message(StreamId(1), Bytes::from_static(b"x"), &mut both.down);
     // A DATA frame with a message of flag 7.
     both.up.extend_from_slice(b"\0\0\x05\0\0\0\0\0\x01\x07\0\0\0\0");
     assert_eq!(both.recorded(), ["cancelled 1"]);
     // A handler that has not noticed the failure yet continues to answer.
-    both.server.message(StreamId(1), Bytes::from_static(b"y"), &mut both.down);
+    both.server.send_message(StreamId(1), Bytes::from_static(b"y"), &mut both.down);
     both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
     assert_eq!(both.answered(), ["head 1", "message 1 x", "failed 1 internal: a message with the flag 7"]);
 }
@@ -149,14 +149,14 @@ fn malformed_message_ends_a_response_after_its_unsent_data() {
     let mut both = Both::new();
     both.open(1);
     both.recorded();
-    both.server.message(StreamId(1), Bytes::from(vec![0; 100_000]), &mut both.down);
+    both.server.send_message(StreamId(1), Bytes::from(vec![0; 100_000]), &mut both.down);
     both.up.extend_from_slice(b"\0\0\x05\0\0\0\0\0\x01\x07\0\0\0\0");
     let (mut recorded, mut answered) = (both.recorded(), both.answered());
     while !recorded.is_empty() || !answered.is_empty() {
         if let Some(last) = answered.iter().find(|told| told.starts_with("failed")) {
             return assert_eq!(last, "failed 1 internal: a message with the flag 7");
         }
-        both.client.consumed(CallId(1), 100_000, &mut both.up);
+        both.client.record_consumed(CallId(1), 100_000, &mut both.up);
         (recorded, answered) = (both.recorded(), both.answered());
     }
     panic!("the call has not ended");
@@ -182,12 +182,12 @@ fn unread_response_is_sent_up_to_the_window() {
     let message = Bytes::from(vec![b'm'; 10_000]);
     let mut sent = 0;
     while both.client.has_room(CallId(1)) {
-        both.client.message(CallId(1), message.clone(), &mut both.up);
+        both.client.send_message(CallId(1), message.clone(), &mut both.up);
         sent += 1;
     }
     let recorded = both.recorded().len();
     assert!(recorded < sent, "{recorded} of {sent} came");
-    both.server.consumed(StreamId(1), recorded * 10_000, &mut both.down);
+    both.server.record_consumed(StreamId(1), recorded * 10_000, &mut both.down);
     let room = both.answered();
     let more = both.recorded().len();
     assert!(more > 0);
@@ -245,14 +245,14 @@ fn draining_server_finishes_started_calls() {
     both.recorded();
     both.server.drain(&mut both.down);
     assert_eq!(both.answered(), ["go away"]);
-    assert!(!both.client.reusable());
+    assert!(!both.client.is_reusable());
     assert!(both.client.send(CallId(2), call(b""), &mut both.up).is_err());
     both.recorded();
-    assert!(!both.server.finished());
+    assert!(!both.server.is_finished());
     let ticket = both.tickets.pop().unwrap();
     both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
     assert_eq!(both.answered(), ["done 1"]);
-    assert!(both.server.finished());
+    assert!(both.server.is_finished());
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn long_stream_completes() {
     let mut taken = 0;
     for _ in 0..20_000 {
         while both.server.has_room(StreamId(1)) {
-            both.server.message(StreamId(1), message.clone(), &mut both.down);
+            both.server.send_message(StreamId(1), message.clone(), &mut both.down);
         }
         both.to_client.extend_from_slice(&both.down.take());
         let before = taken;
@@ -296,7 +296,7 @@ fn long_stream_completes() {
             }
         }
         // Many messages are acknowledged at once.
-        both.client.consumed(CallId(1), bytes, &mut both.up);
+        both.client.record_consumed(CallId(1), bytes, &mut both.up);
         both.recorded();
         if taken >= 20_000 {
             return;
@@ -313,12 +313,12 @@ fn unary_calls_are_complete_although_their_heads_arrived_first() {
         both.open(id);
     }
     for id in [2, 1] {
-        both.client.message(CallId(id), Bytes::from_static(b"one"), &mut both.up);
+        both.client.send_message(CallId(id), Bytes::from_static(b"one"), &mut both.up);
         both.client.end(CallId(id), &mut both.up);
     }
     // Neither two messages nor none are a unary request.
-    both.client.message(CallId(3), Bytes::from_static(b"one"), &mut both.up);
-    both.client.message(CallId(3), Bytes::from_static(b"two"), &mut both.up);
+    both.client.send_message(CallId(3), Bytes::from_static(b"one"), &mut both.up);
+    both.client.send_message(CallId(3), Bytes::from_static(b"two"), &mut both.up);
     both.client.end(CallId(4), &mut both.up);
     let merged = merge_end(&both.up.take());
     both.to_server.extend_from_slice(&merged);
@@ -383,7 +383,7 @@ fn others_are_asked_for_each_call_whether_it_takes_one_message() {
     let mut both = Both::with_methods(methods);
     both.open(1);
     assert_eq!(both.recorded(), [""; 0]);
-    both.client.message(CallId(1), Bytes::from_static(b"all"), &mut both.up);
+    both.client.send_message(CallId(1), Bytes::from_static(b"all"), &mut both.up);
     both.client.end(CallId(1), &mut both.up);
     assert_eq!(both.recorded(), ["call Echo"]);
     // Though the head of the second call is known by now.
@@ -398,7 +398,7 @@ fn unary_call_is_reported_when_complete() {
     both.open(1);
     assert_eq!(both.recorded(), [""; 0]);
     assert!(both.server.needs_ticks());
-    both.client.message(CallId(1), Bytes::from_static(b"all"), &mut both.up);
+    both.client.send_message(CallId(1), Bytes::from_static(b"all"), &mut both.up);
     assert_eq!(both.recorded(), [""; 0], "its end is a frame of its own");
     both.client.end(CallId(1), &mut both.up);
     assert_eq!(both.recorded(), ["call Echo"]);
@@ -414,7 +414,7 @@ fn unary_call_that_waits_too_long_is_reported_in_parts() {
     let mut both = with_unary_method();
     both.open(1);
     both.open(2);
-    both.client.message(CallId(2), Bytes::from_static(b"all"), &mut both.up);
+    both.client.send_message(CallId(2), Bytes::from_static(b"all"), &mut both.up);
     both.recorded();
     both.server.tick(Duration::ZERO, &mut both.down);
     both.server.tick(Duration::from_secs(1), &mut both.down);
@@ -431,8 +431,8 @@ fn excess_messages_of_a_unary_call_are_all_reported() {
     let mut both = with_unary_method();
     both.open(1);
     both.recorded();
-    both.client.message(CallId(1), Bytes::from_static(b"one"), &mut both.up);
-    both.client.message(CallId(1), Bytes::from_static(b"two"), &mut both.up);
+    both.client.send_message(CallId(1), Bytes::from_static(b"one"), &mut both.up);
+    both.client.send_message(CallId(1), Bytes::from_static(b"two"), &mut both.up);
     assert_eq!(both.recorded(), ["open 1 Echo", "message 1 one", "message 1 two"]);
 }
 
@@ -440,7 +440,7 @@ fn excess_messages_of_a_unary_call_are_all_reported() {
 fn call_cancelled_before_it_was_reported_is_dropped() {
     let mut both = with_unary_method();
     both.open(1);
-    both.client.message(CallId(1), Bytes::from_static(b"all"), &mut both.up);
+    both.client.send_message(CallId(1), Bytes::from_static(b"all"), &mut both.up);
     both.recorded();
     both.client.cancel(CallId(1), &mut both.up);
     assert_eq!(both.recorded(), [""; 0]);
@@ -456,7 +456,7 @@ fn buffered_unary_calls_do_not_close_the_window() {
     for n in 0..2000 {
         both.open(n);
         both.recorded();
-        both.client.message(CallId(n), Bytes::from(vec![0; 10_000]), &mut both.up);
+        both.client.send_message(CallId(n), Bytes::from(vec![0; 10_000]), &mut both.up);
         both.recorded();
         both.client.end(CallId(n), &mut both.up);
         assert_eq!(both.recorded(), ["call Echo"]);
@@ -473,7 +473,7 @@ fn short_message_in_several_frames_is_one_call() {
         let mut both = with_unary_method();
         both.open(1);
         both.recorded();
-        both.client.message(CallId(1), Bytes::from(vec![b'.'; length]), &mut both.up);
+        both.client.send_message(CallId(1), Bytes::from(vec![b'.'; length]), &mut both.up);
         both.client.end(CallId(1), &mut both.up);
         // The prefix of the message arrives in frames of one byte each, followed by the rest of the first frame.
         let (data, mut told) = (both.up.take(), Vec::new());

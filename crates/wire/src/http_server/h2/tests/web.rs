@@ -71,8 +71,8 @@ fn messages_and_failure_are_sent_in_the_data() {
     browser.ask("POST", ECHO, &[WEB], &[HELLO]);
     browser.serve(|server, ticket, body, out| {
         let stream = ticket.stream().unwrap();
-        server.message(stream, body.clone(), out);
-        server.message(stream, body, out);
+        server.send_message(stream, body.clone(), out);
+        server.send_message(stream, body, out);
         let trailers = [("why", "because")].into_iter().collect();
         server.finish(ticket, Err(Status::not_found("gone")), trailers, out);
     });
