@@ -247,13 +247,13 @@ impl Session {
         Some(others.fold(self.life.silence.next, Millis::earlier))
     }
 
-    /// Returns the next datagram to send; it stays the next until it is marked as [sent](Self::sent).
+    /// Returns the next datagram to send; it stays the next until it is marked as [sent](Self::mark_sent).
     pub fn datagram(&self) -> Option<&[u8]> {
         self.out.first()
     }
 
     /// Marks the datagram as sent, or as impossible to send.
-    pub fn sent(&mut self) {
+    pub fn mark_sent(&mut self) {
         self.out.advance();
     }
 
@@ -302,7 +302,7 @@ impl Session {
     }
 
     /// Returns why the conversation has ended, if it has.
-    pub fn ended(&self) -> Option<EndReason> {
+    pub fn end_reason(&self) -> Option<EndReason> {
         self.ended
     }
 

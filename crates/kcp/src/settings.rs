@@ -46,12 +46,12 @@ impl Settings {
     }
 
     /// Maximum number of these whose peer has a validated address. The others are for peers that start.
-    pub fn validated(&self) -> usize {
-        self.config.conversations - (self.config.conversations / NEWCOMERS).min(self.unvalidated())
+    pub fn max_validated(&self) -> usize {
+        self.config.conversations - (self.config.conversations / NEWCOMERS).min(self.max_unvalidated())
     }
 
     /// Maximum number of these whose peer has an unvalidated address.
-    pub fn unvalidated(&self) -> usize {
+    pub fn max_unvalidated(&self) -> usize {
         self.config.unvalidated.clamp(1, self.config.conversations.max(1))
     }
 

@@ -32,7 +32,7 @@ pub fn kcp(input: &[u8]) {
         session.wake(now);
         while session.datagram().is_some_and(|datagram| !datagram.is_empty()) {
             out += session.datagram().map_or(0, <[u8]>::len);
-            session.sent();
+            session.mark_sent();
         }
     }
     assert!(read.len() <= 8 * input.len(), "{} bytes were read of {}", read.len(), input.len());
@@ -44,7 +44,7 @@ pub fn kcp(input: &[u8]) {
         assert!(alarm.since(now) <= 15_000, "the transfer ends");
         session.wake(alarm);
         while session.datagram().is_some() {
-            session.sent();
+            session.mark_sent();
         }
     }
 }

@@ -34,7 +34,7 @@ fn drain(session: &mut Session) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     while let Some(datagram) = session.datagram() {
         all.push(datagram.to_vec());
-        session.sent();
+        session.mark_sent();
     }
     all
 }

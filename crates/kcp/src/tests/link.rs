@@ -86,7 +86,7 @@ impl Pair {
             to_write.drain(..written);
             session.flush(now);
             while let Some(datagram) = self.sides[side].session.datagram().map(<[u8]>::to_vec) {
-                self.sides[side].session.sent();
+                self.sides[side].session.mark_sent();
                 self.sides[side].sent += 1;
                 self.send(1 - side, datagram);
             }
@@ -111,7 +111,7 @@ impl Pair {
             self.sides[side].session.wake(self.now);
             self.sides[side].session.flush(self.now);
             while let Some(datagram) = self.sides[side].session.datagram().map(<[u8]>::to_vec) {
-                self.sides[side].session.sent();
+                self.sides[side].session.mark_sent();
                 self.send(1 - side, datagram);
             }
         }
@@ -243,7 +243,7 @@ fn slow_reader_holds_the_writer_back() {
         for side in 0..2 {
             pair.sides[side].session.wake(pair.now);
             while let Some(datagram) = pair.sides[side].session.datagram().map(<[u8]>::to_vec) {
-                pair.sides[side].session.sent();
+                pair.sides[side].session.mark_sent();
                 pair.send(1 - side, datagram);
             }
         }
@@ -268,7 +268,7 @@ fn idle_conversation_lives_as_long_as_the_peer() {
     let begin = pair.now;
     pair.run(|pair| pair.now.since(begin) > 3_600_000);
     assert_eq!(
-        (&pair.sides[1].read[..], pair.sides[0].session.ended(), pair.sides[1].session.ended()),
+        (&pair.sides[1].read[..], pair.sides[0].session.end_reason(), pair.sides[1].session.end_reason()),
         (&b"hello"[..], None, None)
     );
     assert!(pair.sides[0].sent < 1000, "{} datagrams in an idle hour", pair.sides[0].sent);
@@ -281,8 +281,8 @@ fn conversation_ends_when_the_peer_is_gone() {
     pair.run(|pair| &pair.sides[1].read[..] == b"hello" && pair.sides[0].session.is_settled());
     pair.faults.loses = 100;
     let begin = pair.now;
-    pair.run(|pair| pair.sides.iter().all(|side| side.session.ended().is_some()));
-    assert!(pair.sides.iter().all(|side| side.session.ended() == Some(EndReason::Silent)));
+    pair.run(|pair| pair.sides.iter().all(|side| side.session.end_reason().is_some()));
+    assert!(pair.sides.iter().all(|side| side.session.end_reason() == Some(EndReason::Silent)));
     assert!((10_000..=61_000).contains(&pair.now.since(begin)));
 }
 
@@ -293,8 +293,8 @@ fn client_gives_up_a_server_that_acknowledges_nothing_within_five_seconds() {
         let begin = pair.now;
         pair.faults.loses = 100;
         pair.write(0, b"hello");
-        pair.run(|pair| pair.sides[0].session.ended().is_some());
-        assert_eq!(pair.sides[0].session.ended(), Some(EndReason::Unanswered));
+        pair.run(|pair| pair.sides[0].session.end_reason().is_some());
+        assert_eq!(pair.sides[0].session.end_reason(), Some(EndReason::Unanswered));
         // Sooner if retransmissions follow each other so fast that there were twenty of them.
         assert!((3000..=5100).contains(&pair.now.since(begin)), "{} ms", pair.now.since(begin));
     }
@@ -308,12 +308,12 @@ fn client_that_waits_for_a_reply_probes_the_server_and_gives_it_up() {
         pair.sides[0].session.expect_replies(begin, true);
         // It takes its time, but it lives.
         pair.run(|pair| pair.now.since(begin) > 60_000);
-        assert_eq!(pair.sides[0].session.ended(), None);
+        assert_eq!(pair.sides[0].session.end_reason(), None);
         assert!(pair.sides[0].sent < 100, "{} datagrams in a minute", pair.sides[0].sent);
         let begin = pair.now;
         pair.faults.loses = 100;
-        pair.run(|pair| pair.sides[0].session.ended().is_some());
-        assert_eq!(pair.sides[0].session.ended(), Some(EndReason::Unanswered));
+        pair.run(|pair| pair.sides[0].session.end_reason().is_some());
+        assert_eq!(pair.sides[0].session.end_reason(), Some(EndReason::Unanswered));
         assert!((2400..=5100).contains(&pair.now.since(begin)), "{} ms", pair.now.since(begin));
     }
 }
@@ -331,11 +331,11 @@ fn client_that_was_stopped_probes_the_server_before_it_gives_it_up() {
             pair.now = pair.now.after(120_000);
             // The timers run before anything is read.
             pair.sides[0].session.wake(pair.now);
-            assert_eq!(pair.sides[0].session.ended(), None, "{expects} {writes}");
+            assert_eq!(pair.sides[0].session.end_reason(), None, "{expects} {writes}");
             assert!(pair.sides[0].session.datagram().is_some(), "the server is not probed");
             let begin = pair.now;
             pair.run(|pair| pair.now.since(begin) > 120_000);
-            assert_eq!(pair.sides[0].session.ended(), None, "{expects} {writes}");
+            assert_eq!(pair.sides[0].session.end_reason(), None, "{expects} {writes}");
             assert_eq!(pair.sides[1].read.len(), if writes { 5 } else { 0 });
         }
     }
@@ -348,8 +348,8 @@ fn client_that_was_stopped_gives_up_a_server_that_is_gone() {
     pair.faults.loses = 100;
     pair.now = pair.now.after(120_000);
     let begin = pair.now;
-    pair.run(|pair| pair.sides[0].session.ended().is_some());
-    assert_eq!(pair.sides[0].session.ended(), Some(EndReason::Unanswered));
+    pair.run(|pair| pair.sides[0].session.end_reason().is_some());
+    assert_eq!(pair.sides[0].session.end_reason(), Some(EndReason::Unanswered));
     assert!((2400..=5100).contains(&pair.now.since(begin)), "{} ms", pair.now.since(begin));
 }
 
@@ -365,7 +365,7 @@ fn client_waits_for_a_server_that_reads_nothing() {
         pair.pass_without_reading();
     }
     assert!(written < everything.len());
-    assert_eq!(pair.sides[0].session.ended(), None);
+    assert_eq!(pair.sides[0].session.end_reason(), None);
 }
 
 #[test]
@@ -392,17 +392,17 @@ fn closed_conversation_ends_on_both_sides_once_everything_was_read() {
                 let last = text(30_000);
                 let written = pair.sides[closer].session.write(&last);
                 pair.sides[closer].session.close(pair.now);
-                pair.run(|pair| pair.sides[1 - closer].session.ended().is_some());
+                pair.run(|pair| pair.sides[1 - closer].session.end_reason().is_some());
                 let read = pair.sides[1 - closer].read.len();
                 assert_eq!(
-                    pair.sides[1 - closer].session.ended(),
+                    pair.sides[1 - closer].session.end_reason(),
                     Some(EndReason::ClosedByPeer),
                     "closed by {closer} with a loss of {loses} %: {config:?}"
                 );
                 assert!(pair.sides[1 - closer].read == last[..written], "{read} of {written} bytes");
                 let closed = pair.now;
-                pair.run(|pair| pair.sides[closer].session.ended().is_some());
-                assert_eq!(pair.sides[closer].session.ended(), Some(EndReason::Closed));
+                pair.run(|pair| pair.sides[closer].session.end_reason().is_some());
+                assert_eq!(pair.sides[closer].session.end_reason(), Some(EndReason::Closed));
                 if loses == 0 {
                     assert!(pair.now.since(closed) <= 20, "{} ms", pair.now.since(closed));
                 }
@@ -420,9 +420,9 @@ fn end_is_not_announced_to_a_peer_that_does_not_know_it() {
     pair.write(1, b"hello");
     pair.run(|pair| pair.sides.iter().all(|side| !side.read.is_empty() && side.session.is_settled()));
     pair.sides[0].session.close(pair.now);
-    pair.run(|pair| pair.sides[0].session.ended().is_some());
+    pair.run(|pair| pair.sides[0].session.end_reason().is_some());
     pair.run(|pair| pair.under_way.is_empty());
-    assert_eq!(pair.sides[1].session.ended(), None);
+    assert_eq!(pair.sides[1].session.end_reason(), None);
 }
 
 #[test]
@@ -430,7 +430,7 @@ fn departed_client_that_knows_ends_is_not_kept_for_ten_minutes() {
     let mut pair = connected(Config::default());
     pair.faults.loses = 100;
     let begin = pair.now;
-    pair.run(|pair| pair.sides[1].session.ended().is_some());
+    pair.run(|pair| pair.sides[1].session.end_reason().is_some());
     assert!((55_000..=61_000).contains(&pair.now.since(begin)), "{} ms", pair.now.since(begin));
 }
 
@@ -447,7 +447,7 @@ fn refusal_ends_the_conversation_and_is_at_most_as_long_as_its_cause() {
         let refusal = settings.open(&mut refusal).unwrap();
         assert!(!refusal.wants_answer(), "a refusal is not refused");
         pair.sides[0].session.handle(pair.now, refusal);
-        assert_eq!(pair.sides[0].session.ended(), Some(EndReason::Unknown));
+        assert_eq!(pair.sides[0].session.end_reason(), Some(EndReason::Unknown));
     }
 }
 
@@ -471,8 +471,8 @@ fn silent_peer_is_kept_if_monitoring_is_off() {
         pair.run(|pair| pair.under_way.is_empty() && pair.sides[1].session.is_settled());
         let begin = pair.now;
         pair.faults.loses = 100;
-        pair.run(|pair| pair.sides[1].session.ended().is_some());
-        assert_eq!(pair.sides[1].session.ended(), Some(EndReason::Silent));
+        pair.run(|pair| pair.sides[1].session.end_reason().is_some());
+        assert_eq!(pair.sides[1].session.end_reason(), Some(EndReason::Silent));
         assert!((560_000..=601_000).contains(&pair.now.since(begin)), "{}", pair.now.since(begin));
     }
 }
@@ -490,7 +490,7 @@ fn silent_unmonitored_conversation_can_be_evicted_after_a_minute() {
     assert!(!pair.sides[1].session.give_up());
     pair.run(|pair| pair.now.since(begin) > 61_000);
     assert!(pair.sides[1].session.give_up());
-    assert_eq!(pair.sides[1].session.ended(), Some(EndReason::Silent));
+    assert_eq!(pair.sides[1].session.end_reason(), Some(EndReason::Silent));
 }
 
 #[test]
@@ -500,8 +500,8 @@ fn bytes_written_before_close_are_delivered() {
     let written = pair.sides[0].session.write(&farewell);
     assert_eq!(written, farewell.len());
     pair.sides[0].session.close(pair.now);
-    pair.run(|pair| pair.sides[0].session.ended().is_some());
-    assert_eq!(pair.sides[0].session.ended(), Some(EndReason::Closed));
+    pair.run(|pair| pair.sides[0].session.end_reason().is_some());
+    assert_eq!(pair.sides[0].session.end_reason(), Some(EndReason::Closed));
     assert!(pair.sides[1].read == farewell);
 }
 

@@ -26,9 +26,9 @@ fn restarted_server_refuses_a_conversation_whose_start_was_acknowledged_by_its_p
     for config in kinds().into_iter().filter(|config| !is_small(config)) {
         let mut pair = restarted(config.clone(), true);
         let begin = pair.now;
-        pair.run(|pair| pair.sides[0].session.ended().is_some());
-        assert_eq!(pair.sides[0].session.ended(), Some(EndReason::Unknown), "{config:?}");
-        assert_eq!(pair.sides[1].session.ended(), Some(EndReason::StartMissing));
+        pair.run(|pair| pair.sides[0].session.end_reason().is_some());
+        assert_eq!(pair.sides[0].session.end_reason(), Some(EndReason::Unknown), "{config:?}");
+        assert_eq!(pair.sides[1].session.end_reason(), Some(EndReason::StartMissing));
         // The request, a probe, its answer, the end: 5 ms each.
         assert!(pair.now.since(begin) <= 21, "{} ms", pair.now.since(begin));
     }
@@ -40,8 +40,8 @@ fn client_that_waits_for_a_reply_learns_of_the_restart_if_the_probe_is_lost() {
     let begin = pair.now;
     pair.sides[0].session.expect_replies(begin, true);
     pair.lose(1, 1);
-    pair.run(|pair| pair.sides[0].session.ended().is_some());
-    assert_eq!(pair.sides[0].session.ended(), Some(EndReason::Unknown));
+    pair.run(|pair| pair.sides[0].session.end_reason().is_some());
+    assert_eq!(pair.sides[0].session.end_reason(), Some(EndReason::Unknown));
     // The request is repeated once, and half of the time for which the server may be silent passes.
     assert!(pair.now.since(begin) <= 2700, "{} ms", pair.now.since(begin));
 }
@@ -51,8 +51,8 @@ fn client_that_knows_no_ends_is_not_refused_for_a_missing_start() {
     let mut pair = restarted(Config::default(), false);
     let begin = pair.now;
     pair.run(|pair| pair.now.since(begin) > 60_000);
-    assert_eq!(pair.sides[0].session.ended(), None);
-    assert_eq!(pair.sides[1].session.ended(), None);
+    assert_eq!(pair.sides[0].session.end_reason(), None);
+    assert_eq!(pair.sides[1].session.end_reason(), None);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn start_that_is_lost_is_waited_for() {
             pair.write(0, &text(20_000));
             pair.run(|pair| pair.sides[1].read.len() == 20_000);
             assert!(pair.sides[1].read == text(20_000));
-            assert_eq!(pair.sides[1].session.ended(), None);
+            assert_eq!(pair.sides[1].session.end_reason(), None);
         }
     }
 }
@@ -100,7 +100,7 @@ fn forged_probes_do_not_end_a_conversation_with_a_validated_peer() {
         }
         pair.write(0, b"request");
         pair.run(|pair| pair.sides[1].read == b"request"[..]);
-        assert_eq!(pair.sides[1].session.ended(), None);
+        assert_eq!(pair.sides[1].session.end_reason(), None);
     }
 }
 
@@ -131,8 +131,8 @@ fn exiting_server_does_not_wait_once_a_client_that_knows_no_ends_has_everything(
             pair.sides[1].session.close(closed);
             pair.run(|pair| pair.sides[1].session.is_settled());
             let settled = pair.now;
-            pair.run(|pair| pair.sides[1].session.ended().is_some());
-            assert_eq!(pair.sides[1].session.ended(), Some(EndReason::Closed));
+            pair.run(|pair| pair.sides[1].session.end_reason().is_some());
+            assert_eq!(pair.sides[1].session.end_reason(), Some(EndReason::Closed));
             assert!(pair.sides[0].read == last, "{} bytes", pair.sides[0].read.len());
             match is_exiting {
                 true => assert_eq!(pair.now, settled),
@@ -156,7 +156,7 @@ fn exiting_server_acknowledges_what_has_arrived() {
     pair.sides[1].session.close(begin);
     pair.run(|pair| pair.now.since(begin) >= 5);
     pair.write(0, b"late");
-    pair.run(|pair| pair.sides[1].session.ended().is_some());
+    pair.run(|pair| pair.sides[1].session.end_reason().is_some());
     assert!(pair.now.since(begin) <= 12, "{} ms", pair.now.since(begin));
     pair.run(|pair| pair.sides[0].session.is_settled());
     assert!(pair.now.since(begin) <= 20, "{} ms", pair.now.since(begin));

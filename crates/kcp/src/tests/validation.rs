@@ -30,7 +30,7 @@ impl AcceptedSession {
         client.write(&text(bytes));
         client.flush(self.now);
         while let Some(datagram) = client.datagram().map(<[u8]>::to_vec) {
-            client.sent();
+            client.mark_sent();
             self.datagram(datagram);
         }
     }
@@ -69,7 +69,7 @@ impl AcceptedSession {
     fn collect(&mut self) {
         while let Some(datagram) = self.session.datagram() {
             self.sent.push(datagram.to_vec());
-            self.session.sent();
+            self.session.mark_sent();
         }
     }
 
@@ -148,7 +148,7 @@ fn forged_conversation_ends_after_five_seconds() {
     accepted.request(100);
     accepted.reply(100);
     accepted.run();
-    assert_eq!(accepted.session.ended(), Some(EndReason::Silent));
+    assert_eq!(accepted.session.end_reason(), Some(EndReason::Silent));
     assert!(accepted.now.since(Millis(0)) <= 5000);
 }
 

@@ -257,7 +257,7 @@ impl Conversation {
     fn flush_datagrams(self: &Arc<Self>, state: &mut State) {
         while let Some(datagram) = state.session.datagram() {
             match self.outlet.send(self.peer, datagram) {
-                Ok(()) => state.session.sent(),
+                Ok(()) => state.session.mark_sent(),
                 // It stays until the next alarm, which is no later than a retransmission would be.
                 Err(io::ErrorKind::WouldBlock) => break,
                 // No process listens there.
@@ -266,7 +266,7 @@ impl Conversation {
                     break;
                 }
                 // Equivalent to a loss in the network.
-                Err(_) => state.session.sent(),
+                Err(_) => state.session.mark_sent(),
             }
         }
         let Some(next) = state.session.next_alarm().filter(|_| state.broken.is_none()) else { return };
@@ -292,7 +292,7 @@ impl Outlet {
 
 impl State {
     fn is_over(&self) -> bool {
-        self.session.ended().is_some() || self.broken.is_some()
+        self.session.end_reason().is_some() || self.broken.is_some()
     }
 
     /// Returns the reason why nothing more can be read: the end of the stream or a failure.
@@ -300,7 +300,7 @@ impl State {
         if let Some(error) = self.broken {
             return Some(Err(error.into()));
         }
-        match self.session.ended() {
+        match self.session.end_reason() {
             None => self.shut.then_some(Ok(())),
             Some(EndReason::Closed | EndReason::ClosedByPeer | EndReason::Replaced | EndReason::Evicted) => {
                 Some(Ok(()))

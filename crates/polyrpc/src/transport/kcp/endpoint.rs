@@ -272,7 +272,7 @@ impl Endpoint {
         if let Some(replaced) = self.conversations.validate(conversation) {
             replaced.replace();
         }
-        if self.conversations.validated_count() > self.settings.validated() {
+        if self.conversations.validated_count() > self.settings.max_validated() {
             self.make_room(conversation);
         }
     }
@@ -281,7 +281,7 @@ impl Endpoint {
     /// addresses cannot cause this.
     #[cold]
     fn make_room(&mut self, newcomer: &Arc<Conversation>) {
-        let (most, now) = (self.settings.validated(), self.outlet.timers.now());
+        let (most, now) = (self.settings.max_validated(), self.outlet.timers.now());
         let mut evicted = Vec::new();
         // If none waits, not for each newcomer again: one host could cause that load.
         if self.searched.is_none_or(|searched| now.since(searched).unsigned_abs() >= SEARCH) {
@@ -348,7 +348,7 @@ impl Endpoint {
         }
         // At most what the validated ones leave, half of which is the share of a network.
         let left = most.saturating_sub(self.conversations.validated_count()).max(1);
-        let unvalidated = self.settings.unvalidated().min(left);
+        let unvalidated = self.settings.max_unvalidated().min(left);
         if (self.conversations.len() >= most || self.conversations.is_crowded(newcomer, unvalidated))
             && let Some(oldest) = self.conversations.evict(newcomer, unvalidated)
         {
