@@ -94,7 +94,7 @@ enum Answer {
 
 async fn ask_grpc(client: &Client, options: &Options, trace: Trace) -> Result<Answer, Error> {
     let mut reflection = Reflection::new(client, options.query_options())
-        .traced(move |method, query, failure| trace.show(method, query, failure));
+        .with_trace(move |method, query, failure| trace.show(method, query, failure));
     let Some(name) = &options.name else {
         let services = reflection.services().await?;
         for service in &services {

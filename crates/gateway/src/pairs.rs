@@ -74,7 +74,7 @@ impl Pair {
                 .flatbuffers
                 .as_ref()
                 .filter(|_| numbered)
-                .map(|method| method.numbered().to_owned()),
+                .map(|method| method.wire_name().to_owned()),
             request: translator(Direction::Request, from, to),
             response: translator(Direction::Response, to, from),
             readable: Translator::new(Direction::Response, to, READABLE, &schema, COUNTING).ok(),

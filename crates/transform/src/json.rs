@@ -15,7 +15,7 @@ use crate::Error;
 /// # Errors
 ///
 /// If it is not JSON.
-pub fn checked(bytes: &[u8]) -> Result<&str, serde_json::Error> {
+pub fn check(bytes: &[u8]) -> Result<&str, serde_json::Error> {
     serde_json::from_slice::<IgnoredAny>(bytes)?;
     // Valid JSON is UTF-8 outside of its strings, which the reader above skips unchecked.
     std::str::from_utf8(bytes).map(str::trim).map_err(serde::de::Error::custom)
@@ -221,9 +221,9 @@ mod tests {
 
     #[test]
     fn invalid_json_is_rejected() {
-        assert_eq!(checked(b" 1 ").unwrap(), "1");
+        assert_eq!(check(b" 1 ").unwrap(), "1");
         for wrong in [&b""[..], b"{", b"hello", b"\"\xff\""] {
-            assert!(checked(wrong).is_err(), "{wrong:?}");
+            assert!(check(wrong).is_err(), "{wrong:?}");
         }
     }
 }

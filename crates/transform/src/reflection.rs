@@ -49,7 +49,7 @@ impl<'a> Reflection<'a> {
 
     /// Reports each query to `trace`: the method, the query, and the failure if it failed.
     #[must_use]
-    pub fn traced(mut self, trace: impl Fn(&str, &str, Option<&Status>) + Send + Sync + 'a) -> Self {
+    pub fn with_trace(mut self, trace: impl Fn(&str, &str, Option<&Status>) + Send + Sync + 'a) -> Self {
         self.trace = Some(Box::new(trace));
         self
     }

@@ -160,7 +160,7 @@ impl SchemaSource {
     /// # Errors
     ///
     /// If there is no such message, with a hint.
-    pub fn named(&self, request: &str, response: &str) -> Result<Types, Error> {
+    pub fn types_of_messages(&self, request: &str, response: &str) -> Result<Types, Error> {
         let named = |name: &str| {
             let name = name.trim_start_matches('.');
             self.pool.message(name).ok_or_else(|| {

@@ -35,17 +35,17 @@ impl Types {
 
     /// Fields of a response that the schema does not declare, the first few, as in `100 of pkg.Message`: a decoded response
     /// lacks them. Only protobuf has them.
-    pub fn undeclared(&self, wire: Format, bytes: &[u8]) -> Vec<String> {
+    pub fn find_undeclared(&self, wire: Format, bytes: &[u8]) -> Vec<String> {
         let mut found = Vec::new();
         if wire == Format::Protobuf {
             // What is malformed, the decoding reports.
-            let _ = find_undeclared(self.output.pool(), &self.output, bytes, DEPTH, &mut found);
+            let _ = collect_undeclared(self.output.pool(), &self.output, bytes, DEPTH, &mut found);
         }
         found
     }
 }
 
-fn find_undeclared(
+fn collect_undeclared(
     pool: &Pool,
     message: &MessageType,
     bytes: &[u8],
@@ -60,7 +60,7 @@ fn find_undeclared(
             (Some(field), WireType::Bytes) => {
                 let inner = reader.bytes()?;
                 if let Some(id) = field.kind().message() {
-                    find_undeclared(pool, &pool.message_at(id), inner, depth, found)?;
+                    collect_undeclared(pool, &pool.message_at(id), inner, depth, found)?;
                 }
             }
             (Some(_), _) => reader.skip(number, wire)?,
@@ -92,10 +92,10 @@ mod tests {
     #[test]
     fn fields_of_a_response_that_the_schema_lacks_are_named() {
         let types = Types::standard("grpc.health.v1.Health/Check").unwrap();
-        assert_eq!(types.undeclared(Format::Protobuf, &[0x08, 1]), Vec::<String>::new());
+        assert_eq!(types.find_undeclared(Format::Protobuf, &[0x08, 1]), Vec::<String>::new());
         // Field 100 twice.
         let response = [0x08, 1, 0xa0, 0x06, 5, 0xa0, 0x06, 6];
-        let named = types.undeclared(Format::Protobuf, &response);
+        let named = types.find_undeclared(Format::Protobuf, &response);
         assert_eq!(named, ["100 of grpc.health.v1.HealthCheckResponse"]);
     }
 }

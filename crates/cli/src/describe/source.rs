@@ -115,7 +115,7 @@ async fn query_reflection(client: &Client, url: &str, options: &Options) -> Resu
 
 async fn query(client: &Client, options: &Options, trace: Trace) -> Result<Vec<u8>, Error> {
     let mut reflection = Reflection::new(client, options.common.query_options(&options.headers))
-        .traced(move |method, query, failure| trace.show(method, query, failure));
+        .with_trace(move |method, query, failure| trace.show(method, query, failure));
     // A wrong name is answered with the right ones, so all are asked for.
     for service in reflection.services().await? {
         reflection.find(&service).await?;

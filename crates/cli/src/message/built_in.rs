@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn built_in_method_of_flatbuffers_is_found() {
         let method = flatbuffers(Protocol::FbRpc, "test.BenchmarkService/Test").unwrap().unwrap();
-        assert_eq!(method.numbered(), "test.BenchmarkService/Test#0,0");
+        assert_eq!(method.wire_name(), "test.BenchmarkService/Test#0,0");
         assert!(flatbuffers(Protocol::FbRpc, "Other/Test").unwrap().is_none());
     }
 }

@@ -103,7 +103,7 @@ impl Options {
     /// The messages of a method, from one source.
     pub(crate) fn types(&self, source: &SchemaSource, target: &str) -> Result<Types, Failure> {
         match self.message_types() {
-            Some((request, response)) => Ok(source.named(request, response)?),
+            Some((request, response)) => Ok(source.types_of_messages(request, response)?),
             None => Ok(source.types(target)?),
         }
     }
@@ -277,7 +277,7 @@ impl Translator {
 
     /// The method's name on the wire for the user's name.
     pub(crate) fn target<'t>(&'t self, target: &'t str) -> &'t str {
-        let numbered = self.fbs.as_ref().map(Method::numbered);
+        let numbered = self.fbs.as_ref().map(Method::wire_name);
         numbered.or(self.called.as_deref()).unwrap_or(target)
     }
 
@@ -402,7 +402,7 @@ impl Translator {
             (_, Format::Raw) => argument.to_vec(),
             (Some(types), wire) => types.encode_request(wire, argument)?,
             (None, Format::Json(_)) => {
-                json::checked(argument).map_err(json::no_json)?.to_owned().into_bytes()
+                json::check(argument).map_err(json::no_json)?.to_owned().into_bytes()
             }
             (None, Format::RestRpc) => return self.encode_cpp(argument),
             (None, Format::MessagePackArray) => return encode_arguments(argument),
@@ -424,7 +424,7 @@ impl Translator {
     /// Fields of a reply that the description lacks, and that the decoded reply lacks therefore.
     pub(crate) fn undeclared_fields(&self, body: &Body) -> Vec<String> {
         let types = self.types(body.format).filter(|_| self.wire != Format::Raw);
-        types.map(|types| types.undeclared(body.format, &body.bytes)).unwrap_or_default()
+        types.map(|types| types.find_undeclared(body.format, &body.bytes)).unwrap_or_default()
     }
 
     /// Decodes a reply into readable text, usually JSON.
@@ -541,7 +541,7 @@ fn unsendable(error: &dyn std::fmt::Display) -> Failure {
 }
 
 fn format_json(bytes: &[u8]) -> Result<String, Failure> {
-    Ok(json::checked(bytes).map(json::pretty).map_err(|error| unreadable(&error))?)
+    Ok(json::check(bytes).map(json::pretty).map_err(|error| unreadable(&error))?)
 }
 
 /// The failure of an argument that is not JSON, with the position.

@@ -57,7 +57,7 @@ pub struct Method {
     request: usize,
     response: usize,
     /// Its name on the wire.
-    numbered: String,
+    wire_name: String,
 }
 
 impl Method {
@@ -88,12 +88,12 @@ impl Method {
             })?;
         let method = &service.methods[place];
         let id = method.id.map_or(place, |id| id as usize);
-        let numbered = match numbered {
+        let wire_name = match numbered {
             true => format!("{}/{method_name}#{id},{place}", service.full_name()),
             false => format!("{}/{method_name}", service.full_name()),
         };
         let (request, response) = (method.request, method.response);
-        Ok(Self { schema, request, response, numbered })
+        Ok(Self { schema, request, response, wire_name })
     }
 
     /// Returns the schema that declares it.
@@ -110,8 +110,8 @@ impl Method {
     }
 
     /// Returns the name on the wire.
-    pub fn numbered(&self) -> &str {
-        &self.numbered
+    pub fn wire_name(&self) -> &str {
+        &self.wire_name
     }
 
     /// Encodes a JSON object as the request.

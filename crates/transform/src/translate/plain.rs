@@ -11,7 +11,7 @@ use crate::json;
 ///
 /// If it is not JSON, or nested too deeply.
 pub(super) fn to_msgpack(bytes: &[u8]) -> Result<(Vec<u8>, u64), Error> {
-    let text = json::checked(bytes).map_err(json::no_json)?;
+    let text = json::check(bytes).map_err(json::no_json)?;
     let mut converter = Converter { rest: text, out: Vec::with_capacity(text.len()), lost: 0 };
     converter.value(DEPTH)?;
     Ok((converter.out, converter.lost))

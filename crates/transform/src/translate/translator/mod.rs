@@ -487,7 +487,7 @@ fn to_json(from: Format, bytes: &[u8]) -> Result<(Cow<'_, str>, u64), Error> {
             Ok((Cow::Owned(json), 0))
         }
         _ if bytes.is_empty() => Ok((Cow::Borrowed("{}"), 0)),
-        _ => json::checked(bytes).map(|json| (Cow::Borrowed(json), 0)).map_err(json::no_json),
+        _ => json::check(bytes).map(|json| (Cow::Borrowed(json), 0)).map_err(json::no_json),
     }
 }
 
