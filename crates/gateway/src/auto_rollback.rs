@@ -1,4 +1,4 @@
-//! Automatic fallback of a route to its old upstream (`abort`).
+//! Automatic fallback of a route to its old upstream (`rollback`).
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use polyrpc::Code;
 use polyrpc_console::vars::Gauge;
 
-use crate::config::Abort as Spec;
+use crate::config::Rollback as Spec;
 
 /// Watches the calls of a route, and decides when all of them fall back to one upstream.
 #[derive(Debug)]
@@ -223,70 +223,70 @@ mod tests {
     use super::*;
     use crate::config;
 
-    fn abort(failures: Option<f64>, ratio: Option<f64>) -> AutoRollback {
-        AutoRollback::new(config::abort("a", failures, ratio), Gauge::default())
+    fn rollback(failures: Option<f64>, ratio: Option<f64>) -> AutoRollback {
+        AutoRollback::new(config::rollback("a", failures, ratio), Gauge::default())
     }
 
     const FAST: Duration = Duration::from_millis(1);
 
     #[test]
     fn route_falls_back_when_more_calls_fail_than_allowed() {
-        let (abort, now) = (abort(Some(0.1), None), Instant::now());
+        let (rollback, now) = (rollback(Some(0.1), None), Instant::now());
         for n in 0..1000 {
             let failed = |each: u32| (n % each == 0).then_some(Code::Internal);
-            abort.record("a", failed(20), Some(FAST), now);
-            abort.record("b", failed(10), Some(FAST), now);
+            rollback.record("a", failed(20), Some(FAST), now);
+            rollback.record("b", failed(10), Some(FAST), now);
         }
-        assert_eq!(abort.reason(), None, "10 % is 5 % more than usual");
+        assert_eq!(rollback.reason(), None, "10 % is 5 % more than usual");
         for _ in 0..200 {
-            abort.record("b", Some(Code::Unavailable), Some(FAST), now);
+            rollback.record("b", Some(Code::Unavailable), Some(FAST), now);
         }
-        assert!(abort.reason().unwrap().contains("5.0 % at `a`"), "{:?}", abort.reason());
+        assert!(rollback.reason().unwrap().contains("5.0 % at `a`"), "{:?}", rollback.reason());
     }
 
     #[test]
     fn failures_of_callers_and_few_calls_do_not_count() {
-        let (abort, now) = (abort(Some(0.0), None), Instant::now());
+        let (rollback, now) = (rollback(Some(0.0), None), Instant::now());
         for _ in 0..500 {
-            abort.record("b", Some(Code::NotFound), Some(FAST), now);
+            rollback.record("b", Some(Code::NotFound), Some(FAST), now);
         }
-        assert_eq!(abort.reason(), None);
+        assert_eq!(rollback.reason(), None);
         let later = now + Duration::from_secs(31);
         for _ in 0..99 {
-            abort.record("b", Some(Code::Internal), Some(FAST), later);
+            rollback.record("b", Some(Code::Internal), Some(FAST), later);
         }
-        assert_eq!(abort.reason(), None);
-        abort.record("b", Some(Code::Internal), Some(FAST), later);
-        assert!(abort.reason().is_some());
+        assert_eq!(rollback.reason(), None);
+        rollback.record("b", Some(Code::Internal), Some(FAST), later);
+        assert!(rollback.reason().is_some());
     }
 
     #[test]
     fn route_falls_back_when_calls_are_slow() {
-        let (abort, now) = (abort(None, Some(3.0)), Instant::now());
+        let (rollback, now) = (rollback(None, Some(3.0)), Instant::now());
         for n in 0..1000 {
             let took = |slow: u64| Duration::from_millis(if n % 50 == 0 { slow } else { 1 });
-            abort.record("a", None, Some(took(10)), now);
-            abort.record("b", None, Some(took(25)), now);
+            rollback.record("a", None, Some(took(10)), now);
+            rollback.record("b", None, Some(took(25)), now);
         }
-        assert_eq!(abort.reason(), None);
+        assert_eq!(rollback.reason(), None);
         // The base gets no more calls, and its percentile is still known.
         let later = now + Duration::from_secs(40);
         for _ in 0..1000 {
-            abort.record("b", None, Some(Duration::from_millis(40)), later);
+            rollback.record("b", None, Some(Duration::from_millis(40)), later);
         }
-        assert!(abort.reason().is_some());
+        assert!(rollback.reason().is_some());
     }
 
     #[test]
     fn duration_of_streams_does_not_cause_a_fallback() {
-        let (abort, now) = (abort(None, Some(3.0)), Instant::now());
+        let (rollback, now) = (rollback(None, Some(3.0)), Instant::now());
         for _ in 0..1000 {
-            abort.record("a", None, Some(FAST), now);
-            abort.record("b", None, Some(FAST), now);
-            abort.record("b", None, None, now);
+            rollback.record("a", None, Some(FAST), now);
+            rollback.record("b", None, Some(FAST), now);
+            rollback.record("b", None, None, now);
         }
-        assert_eq!(abort.reason(), None);
-        let both = self::abort(Some(0.1), None);
+        assert_eq!(rollback.reason(), None);
+        let both = self::rollback(Some(0.1), None);
         (0..200).for_each(|_| both.record("b", Some(Code::Unavailable), None, now));
         assert!(both.reason().is_some(), "their failures are");
     }

@@ -287,8 +287,8 @@ impl Gateway {
             .lame_duck(self.lame_duck)
             .count_calls(&self.metrics)
             .fallback(move |call: RawRequest| call::answer(plan.load_full(), proxies.clone(), call))
-            .fallback_offers(move |service, method| routed.load().offers(service, method))
-            .fallback_takes_one(move |service, method, metadata| {
+            .fallback_has_method(move |service, method| routed.load().offers(service, method))
+            .fallback_has_single_request(move |service, method, metadata| {
                 known.load().takes_one(service, method, metadata)
             });
         let bound = documents.add_to(server).bind(listen).await;

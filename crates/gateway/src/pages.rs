@@ -49,7 +49,7 @@ pub(crate) fn routes(plan: &Plan) -> PageContent {
 }
 
 fn route_rows(route: &Route) -> Vec<RouteRow> {
-    let fell_back = route.lasting.abort.as_ref().and_then(|abort| abort.reason());
+    let fell_back = route.lasting.rollback.as_ref().and_then(|rollback| rollback.reason());
     let row = |target: &Target| RouteRow {
         route: route.name.clone(),
         upstream: target.upstream.spec.name.clone(),

@@ -11,7 +11,7 @@ use serde::de::{Deserializer, Error, MapAccess, Unexpected, Visitor};
 use toml::Spanned;
 
 use super::glob::Glob;
-use super::mirror::{Abort, Mirror};
+use super::mirror::{Mirror, Rollback};
 use super::record::Record;
 use super::secret::Secret;
 use super::units::{Share, Size, Span};
@@ -215,7 +215,7 @@ pub(crate) struct Route {
     /// Callers receive the messages of a topic as a stream of responses.
     pub(crate) subscribe: Option<Topic>,
     pub(crate) mirror: Option<Mirror>,
-    pub(crate) abort: Option<Abort>,
+    pub(crate) rollback: Option<Rollback>,
     /// Whether its calls are recorded; overrides `record.by_default`.
     pub(crate) record: Option<bool>,
 }

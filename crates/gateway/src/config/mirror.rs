@@ -1,4 +1,4 @@
-//! Configuration keys for moving a route from one upstream to another: `mirror` and `abort`.
+//! Configuration keys for moving a route from one upstream to another: `mirror` and `rollback`.
 
 use std::fmt;
 use std::time::Duration;
@@ -158,7 +158,7 @@ impl<'de> Deserialize<'de> for Pattern {
 /// When all calls fall back to one upstream.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Abort {
+pub(crate) struct Rollback {
     /// The upstream that then gets all calls.
     pub(crate) to: String,
     /// How much higher the failure rate of another upstream may be than that of this one.

@@ -15,7 +15,7 @@ pub(crate) use self::file::{
     Schema, ServerTls, Sticky, Tools, Topic, Upstream, UpstreamTls,
 };
 pub(crate) use self::glob::Glob;
-pub(crate) use self::mirror::{Abort, Mirror, Rule, RuleAction, SampleForm};
+pub(crate) use self::mirror::{Mirror, Rollback, Rule, RuleAction, SampleForm};
 pub(crate) use self::record::Record;
 pub(crate) use self::span::Lined;
 pub(crate) use self::units::Span;
@@ -147,7 +147,7 @@ impl Config {
                     .push(ConfigError::new(route.line, "the route leads nowhere: no upstream has a share"));
             }
             let mirror = route.mirror.iter().flat_map(|mirror| iter::once(&mirror.to).chain(&mirror.noise));
-            let others = mirror.chain(route.abort.iter().map(|abort| &abort.to)).map(String::as_str);
+            let others = mirror.chain(route.rollback.iter().map(|rollback| &rollback.to)).map(String::as_str);
             for name in targets.iter().map(|(name, _)| *name).chain(others) {
                 if names.contains(&name) {
                     continue;
@@ -157,7 +157,7 @@ impl Config {
                     ConfigError::new(route.line, format!("there is no upstream `{name}`")).with_hint(hint),
                 );
             }
-            problems.extend(wrong_abort(route, &targets).map(|text| ConfigError::new(route.line, text)));
+            problems.extend(check_rollback(route, &targets).map(|text| ConfigError::new(route.line, text)));
         }
         problems.extend(self.repeated_route_names());
         problems.extend(self.wrong_recording());
@@ -193,23 +193,23 @@ impl Config {
     }
 }
 
-/// Errors in a route's `abort` condition.
-fn wrong_abort(route: &Route, targets: &[(&str, u32)]) -> Option<String> {
-    let abort = route.abort.as_ref()?;
-    let limits = [abort.failures.is_some(), abort.p99_ratio.is_some()];
-    if !targets.iter().any(|(name, _)| *name == abort.to) {
-        return Some(format!("`abort` leads to `{0}`, which is not in `to`: add `{0} = 0`", abort.to));
+/// Errors in a route's `rollback` condition.
+fn check_rollback(route: &Route, targets: &[(&str, u32)]) -> Option<String> {
+    let rollback = route.rollback.as_ref()?;
+    let limits = [rollback.failures.is_some(), rollback.p99_ratio.is_some()];
+    if !targets.iter().any(|(name, _)| *name == rollback.to) {
+        return Some(format!("`rollback` leads to `{0}`, which is not in `to`: add `{0} = 0`", rollback.to));
     }
     if targets.len() < 2 {
-        return Some("`abort` needs another upstream in `to`".to_owned());
+        return Some("`rollback` needs another upstream in `to`".to_owned());
     }
     if limits == [false, false] {
-        return Some("`abort` needs `failures` or `p99_ratio`".to_owned());
+        return Some("`rollback` needs `failures` or `p99_ratio`".to_owned());
     }
-    if abort.p99_ratio.is_some_and(|ratio| ratio.is_nan() || ratio < 1.0) {
+    if rollback.p99_ratio.is_some_and(|ratio| ratio.is_nan() || ratio < 1.0) {
         return Some("`p99_ratio` is a number from 1 on".to_owned());
     }
-    (abort.window.0 < Duration::from_secs(1)).then(|| "`window` of `abort` is at least 1s".to_owned())
+    (rollback.window.0 < Duration::from_secs(1)).then(|| "`window` of `rollback` is at least 1s".to_owned())
 }
 
 /// Parses a file that contains only rules.
@@ -226,9 +226,9 @@ pub(crate) fn rules(text: &str) -> Result<Vec<Rule>, ConfigErrors> {
 
 /// A condition over a window of 30 s and 100 calls.
 #[cfg(test)]
-pub(crate) fn abort(to: &str, failures: Option<f64>, p99_ratio: Option<f64>) -> Abort {
+pub(crate) fn rollback(to: &str, failures: Option<f64>, p99_ratio: Option<f64>) -> Rollback {
     let (failures, window) = (failures.map(units::Share), Span(Duration::from_secs(30)));
-    Abort { to: to.to_owned(), failures, p99_ratio, window, min_calls: 100 }
+    Rollback { to: to.to_owned(), failures, p99_ratio, window, min_calls: 100 }
 }
 
 fn has_port_zero(address: &str) -> bool {

@@ -61,8 +61,8 @@ fn problems_name_their_line_and_a_suggestion() {
         ),
         (
             "to = \"users\"",
-            "to = {users = 1}\nabort = {to = \"users\", failures = 0.1}",
-            "line 9: `abort` needs another upstream in `to`",
+            "to = {users = 1}\nrollback = {to = \"users\", failures = 0.1}",
+            "line 9: `rollback` needs another upstream in `to`",
         ),
         ("address =", "proxy_protocol = true\naddress =", "line 2: `proxy_protocol` needs"),
         ("url =", "health = {check = \"ping\"}\nurl =", "`ping` is no check"),

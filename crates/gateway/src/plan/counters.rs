@@ -8,7 +8,7 @@ pub(crate) struct Counters {
     latency: Family<Latency, 2>,
     failures: Family<Counter, 2>,
     copies: Family<Counter, 2>,
-    aborted: Family<Gauge, 1>,
+    rolled_back: Family<Gauge, 1>,
     pushes: Family<Counter, 1>,
 }
 
@@ -21,7 +21,7 @@ impl Counters {
             latency: Family::new(&named("route"), labels),
             failures: Family::new(&named("route_failures"), labels),
             copies: Family::new(&named("mirror_copies"), ["route", "outcome"]),
-            aborted: Family::new(&named("route_aborted"), ["route"]),
+            rolled_back: Family::new(&named("route_rolled_back"), ["route"]),
             pushes: Family::new(&named("dropped_pushes"), ["upstream"]),
         }
     }
@@ -42,7 +42,7 @@ impl Counters {
     }
 
     /// Returns the gauge that is 1 once a route fell back.
-    pub(super) fn aborts(&self, route: &str) -> Gauge {
-        self.aborted.with([route])
+    pub(super) fn rollbacks(&self, route: &str) -> Gauge {
+        self.rolled_back.with([route])
     }
 }

@@ -54,7 +54,7 @@ pub(crate) struct Lasting {
     /// Calls in flight.
     pub(crate) call_limit: CallLimit,
     pub(crate) mirror: Option<Arc<Mirror>>,
-    pub(crate) abort: Option<AutoRollback>,
+    pub(crate) rollback: Option<AutoRollback>,
 }
 
 impl Route {
@@ -148,14 +148,16 @@ impl Route {
 
     /// Returns the place of the upstream of a call, by the key that it is bound to.
     pub(crate) fn pick(&self, key: Option<&[u8]>) -> usize {
-        let aborted = self.lasting.abort.as_ref().filter(|abort| abort.reason().is_some());
-        aborted.and_then(|abort| self.place_of(abort.fallback())).unwrap_or_else(|| self.shares.place(key))
+        let rolled_back = self.lasting.rollback.as_ref().filter(|rollback| rollback.reason().is_some());
+        rolled_back
+            .and_then(|rollback| self.place_of(rollback.fallback()))
+            .unwrap_or_else(|| self.shares.place(key))
     }
 
     /// Returns the index of the upstream at which a call is retried if this one fails.
     pub(crate) fn fallback(&self, place: usize) -> Option<usize> {
-        let abort = self.lasting.abort.as_ref()?;
-        self.place_of(abort.fallback()).filter(|fallback| *fallback != place)
+        let rollback = self.lasting.rollback.as_ref()?;
+        self.place_of(rollback.fallback()).filter(|fallback| *fallback != place)
     }
 
     fn place_of(&self, name: &str) -> Option<usize> {
@@ -168,7 +170,7 @@ impl Route {
     }
 
     /// Records the result of a streaming call. Its duration says nothing about the upstream, so it does not enter the
-    /// percentiles of `abort`.
+    /// percentiles of `rollback`.
     pub(crate) fn record_stream(&self, place: usize, code: Option<Code>, began: Instant) {
         self.record_result(place, code, began, true);
     }
@@ -182,8 +184,8 @@ impl Route {
             Some(code) if is_fault(code) => target.failures.add(1),
             Some(_) => {}
         }
-        if let Some(abort) = &self.lasting.abort {
-            abort.record(&target.upstream.spec.name, code, (!is_stream).then_some(took), now);
+        if let Some(rollback) = &self.lasting.rollback {
+            rollback.record(&target.upstream.spec.name, code, (!is_stream).then_some(took), now);
         }
     }
 
@@ -258,7 +260,10 @@ impl Lasting {
         Ok(Self {
             call_limit: CallLimit::new(spec.calls),
             mirror: mirror.transpose()?.map(Arc::new),
-            abort: spec.abort.clone().map(|abort| AutoRollback::new(abort, counters.aborts(name))),
+            rollback: spec
+                .rollback
+                .clone()
+                .map(|rollback| AutoRollback::new(rollback, counters.rollbacks(name))),
         })
     }
 }

@@ -199,10 +199,10 @@ async fn reload_without_threads_in_the_file_keeps_those_of_the_start() {
 async fn call_that_is_repeated_keeps_its_only_place_in_the_route() {
     let shop = Shop::start(0).await;
     let wrong = start_broken(Fault::Closes, b"").await;
-    let abort = "abort = { to = \"right\", failures = 1.0 }";
+    let rollback = "rollback = { to = \"right\", failures = 1.0 }";
     let text = configuration("grpc", &wrong, &shop.address()).replace(
         "to = \"wrong\"",
-        &format!("to = {{ wrong = 1, right = 0 }}\ncalls = 1\nsafe = [\"*/Buy\"]\n{abort}"),
+        &format!("to = {{ wrong = 1, right = 0 }}\ncalls = 1\nsafe = [\"*/Buy\"]\n{rollback}"),
     );
     let gateway = Gateway::start(Config::parse(&text).unwrap()).await.unwrap();
     let customers = Customers::new(&gateway);

@@ -82,8 +82,8 @@ async fn service_moves_to_its_rewrite_and_back_without_a_failed_call() {
     // The rewrite takes over step by step.
     for (share, least) in [(1, 0), (50, 500), (100, 1000)] {
         // A stall of the machine in a single call may be thousands of times as long as a call.
-        let abort = "abort = { to = \"a\", failures = 0.05, p99_ratio = 1000000.0, min_calls = 50 }";
-        let route = format!("to = {{ a = {}, b = {share} }}\n{abort}", 100 - share);
+        let rollback = "rollback = { to = \"a\", failures = 0.05, p99_ratio = 1000000.0, min_calls = 50 }";
+        let route = format!("to = {{ a = {}, b = {share} }}\n{rollback}", 100 - share);
         gateway.reload(configuration(&a, &b, &route)).await.unwrap();
         let before = b.calls.load(Ordering::Relaxed);
         customers.shop(1_000).await;
@@ -106,7 +106,7 @@ async fn service_moves_to_its_rewrite_and_back_without_a_failed_call() {
     assert_eq!(b.calls.load(Ordering::Relaxed), before, "the route does not return by itself");
 
     // A new route starts with empty counters; a removed service fails no call either.
-    let route = "to = { a = 0, b = 100 }\nabort = { to = \"a\", failures = 0.1, min_calls = 50 }";
+    let route = "to = { a = 0, b = 100 }\nrollback = { to = \"a\", failures = 0.1, min_calls = 50 }";
     gateway.reload(configuration(&a, &b, route)).await.unwrap();
     customers.shop(200).await;
     assert_eq!(b.calls.load(Ordering::Relaxed), before + 200);

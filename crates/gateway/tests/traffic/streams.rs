@@ -173,7 +173,7 @@ async fn streams_that_fail_are_counted_and_make_the_route_fall_back() {
             url = "grpc://{}"
             [[route]]
             to = {{ broken = 1, good = 0 }}
-            abort = {{ to = "good", failures = 0.5, min_calls = 10 }}
+            rollback = {{ to = "good", failures = 0.5, min_calls = 10 }}
         "#,
         broken.address(),
         good.address(),
