@@ -243,7 +243,7 @@ async fn unreachable_server_fails_no_call() {
         let servers = servers(2).await;
         let registry = Registry::silent();
         registry.announce([unreachable_instance()].into_iter().chain(running(&servers).map(instance)));
-        let budget = RetryBudget { ratio: 0.0, min_tokens: 0, max_tokens: 0 };
+        let budget = RetryBudget { ratio: 0.0, initial_tokens: 0, max_tokens: 0 };
         let client = builder(protocol, registry).retry_budget(budget).build().unwrap();
         for _ in 0..20 {
             assert_eq!(echo(&client).await.unwrap(), "hello", "{protocol:?}");
@@ -447,7 +447,8 @@ async fn backup_request_is_withdrawn_from_the_budget() {
     };
     let came = |servers: &[(Prober, ServerHandle)]| servers.iter().map(|(one, _)| one.ran()).sum::<usize>();
     let wait = |client: Client| async move { client.call::<String>("Probe/Wait", &"x").await };
-    let poor = tokio::spawn(wait(hedged(&of_poor, RetryBudget { ratio: 0.0, min_tokens: 0, max_tokens: 0 })));
+    let poor =
+        tokio::spawn(wait(hedged(&of_poor, RetryBudget { ratio: 0.0, initial_tokens: 0, max_tokens: 0 })));
     until(|| came(&of_poor) == 1).await;
     // The delay of this one begins later, and ends with a backup request: that of the first one has ended without.
     let rich = tokio::spawn(wait(hedged(&of_rich, RetryBudget::UNLIMITED)));

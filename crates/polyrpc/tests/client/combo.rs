@@ -353,7 +353,7 @@ async fn selective_call_is_retried_only_if_its_failure_allows() {
 async fn selective_retries_stay_within_the_budget() {
     let busy = || says(Err(Status::unavailable("busy").with_retry(Retry::Elsewhere)));
     let ((one, tries), (other, more)) = (busy(), busy());
-    let budget = RetryBudget { ratio: 0.2, min_tokens: 10, max_tokens: 100 };
+    let budget = RetryBudget { ratio: 0.2, initial_tokens: 10, max_tokens: 100 };
     let selective =
         Selective::builder().sub_channel("one", one).sub_channel("other", other).retry_budget(budget);
     let client = selective.build().unwrap().client();

@@ -4,28 +4,32 @@ use std::sync::atomic::{AtomicI64, Ordering};
 /// too.
 ///
 /// Every call deposits a fraction of an attempt, and every further attempt, be it a retry or a backup request
-/// ([`Failbackup`](super::FailMode::Failbackup)), withdraws a whole one. Attempts that reached no server cost nothing.
+/// ([`Failbackup`](super::FailMode::Failbackup)), withdraws a whole one. Attempts that reached no server cost nothing, nor
+/// does the first repetition of a call that a server certainly has not processed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RetryBudget {
-    /// Further attempts per call, in the long run. 0.2.
+    /// Further attempts per call, in the long run. Default: 0.2.
     pub ratio: f64,
-    /// Initial balance, which counts as borrowed. If more other calls than this are in flight, as many attempts as
-    /// those may be borrowed in total, so that a server may fail during the first calls of many callers. Calls deposit
-    /// nothing until the debt is repaid. 10.
-    pub min_tokens: u32,
-    /// Maximum balance: when a server fails, at most this number of calls in flight can be retried at once. 1000.
+    /// Attempts that a new client may make before its calls have deposited any. They are a loan, which the first
+    /// deposits repay. Default: 10.
+    ///
+    /// If the balance is empty, attempts may be borrowed while the debt is below the number of other calls in flight: a
+    /// server may fail during the first calls of many callers.
+    pub initial_tokens: u32,
+    /// Maximum balance, and maximum debt: at most twice this number of attempts can be made at once. It is raised to
+    /// `initial_tokens` if that is larger. Default: 1000.
     pub max_tokens: u32,
 }
 
 impl Default for RetryBudget {
     fn default() -> Self {
-        Self { ratio: 0.2, min_tokens: 10, max_tokens: 1000 }
+        Self { ratio: 0.2, initial_tokens: 10, max_tokens: 1000 }
     }
 }
 
 impl RetryBudget {
     /// No limit.
-    pub const UNLIMITED: Self = Self { ratio: f64::INFINITY, min_tokens: u32::MAX, max_tokens: u32::MAX };
+    pub const UNLIMITED: Self = Self { ratio: f64::INFINITY, initial_tokens: u32::MAX, max_tokens: u32::MAX };
 }
 
 /// Balance of a retry budget, in thousandths of attempts.
@@ -42,13 +46,13 @@ pub(in crate::client) struct RetryTokens {
 
 impl RetryTokens {
     pub(in crate::client) fn new(budget: &RetryBudget) -> Self {
-        let floor = ATTEMPT * i64::from(budget.min_tokens);
+        let floor = ATTEMPT * i64::from(budget.initial_tokens);
         Self {
             balance: AtomicI64::new(floor),
             credit_used: AtomicI64::new(floor),
             // The conversion to an integer saturates, and turns NaN into zero.
             deposit_per_call: ((budget.ratio * ATTEMPT as f64) as i64).clamp(0, MAX_PER_CALL),
-            max_balance: ATTEMPT * i64::from(budget.max_tokens.max(budget.min_tokens)),
+            max_balance: ATTEMPT * i64::from(budget.max_tokens.max(budget.initial_tokens)),
         }
     }
 
@@ -115,7 +119,7 @@ mod tests {
     fn first_calls_have_an_initial_budget() {
         assert_eq!(attempts(&RetryBudget::default(), 1), 4);
         assert_eq!(attempts(&RetryBudget::default(), 20), 30);
-        assert_eq!(attempts(&RetryBudget { min_tokens: 0, ..RetryBudget::default() }, 4), 4);
+        assert_eq!(attempts(&RetryBudget { initial_tokens: 0, ..RetryBudget::default() }, 4), 4);
     }
 
     #[test]
@@ -138,7 +142,7 @@ mod tests {
 
     #[test]
     fn zero_budget_allows_no_retry() {
-        let none = RetryBudget { ratio: 0.0, min_tokens: 0, max_tokens: 0 };
+        let none = RetryBudget { ratio: 0.0, initial_tokens: 0, max_tokens: 0 };
         for budget in [none, RetryBudget { ratio: 0.2, ..none }, RetryBudget { max_tokens: 1000, ..none }] {
             assert!(!RetryTokens::new(&budget).withdraw(|| 1000), "{budget:?}");
         }
@@ -146,8 +150,8 @@ mod tests {
 
     #[test]
     fn extreme_ratios_never_panic() {
-        assert_eq!(attempts(&RetryBudget { ratio: f64::NAN, min_tokens: 0, max_tokens: 1 }, 10), 10);
-        assert_eq!(attempts(&RetryBudget { ratio: -1.0, min_tokens: 1, max_tokens: 1 }, 10), 11);
+        assert_eq!(attempts(&RetryBudget { ratio: f64::NAN, initial_tokens: 0, max_tokens: 1 }, 10), 10);
+        assert_eq!(attempts(&RetryBudget { ratio: -1.0, initial_tokens: 1, max_tokens: 1 }, 10), 11);
         assert_eq!(attempts(&RetryBudget::UNLIMITED, 10), 40);
     }
 }
