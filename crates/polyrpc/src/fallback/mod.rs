@@ -114,8 +114,8 @@ impl Server {
     }
 
     /// Sets which calls of the [fallback](Self::fallback) have one request message, where a caller may send any number
-    /// (gRPC), by service, method and metadata. `takes_one` is called for calls whose message has not arrived with the
-    /// head; it must not block.
+    /// (gRPC), by service, method and metadata. `has_single_request` is called for calls whose message
+    /// has not arrived with the head; it must not block.
     ///
     /// The fallback receives such a call once its message is complete; until then it costs as little as a call of a
     /// registered method, and the message must arrive in time
@@ -129,20 +129,20 @@ impl Server {
     ///
     /// let server = Server::new()
     ///     .fallback(|mut call: RawRequest| async move { Ok(RawResponse::message(call.body().await?.bytes)) })
-    ///     .fallback_takes_one(|service, _method, _metadata| service != "Streams");
+    ///     .fallback_has_single_request(|service, _method, _metadata| service != "Streams");
     /// ```
     #[must_use]
-    pub fn fallback_takes_one(
+    pub fn fallback_has_single_request(
         mut self,
-        takes_one: impl Fn(&str, &str, &Metadata) -> bool + Send + Sync + 'static,
+        has_single_request: impl Fn(&str, &str, &Metadata) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.router_mut().set_fallback_takes_one(Arc::new(takes_one));
+        self.router_mut().set_fallback_has_single_request(Arc::new(has_single_request));
         self
     }
 
     /// Sets which methods the [fallback](Self::fallback) has, by service and method; of a path with one part, the
     /// method is empty. An HTTP request that calls nothing, such as a GET, gets 405 at the path of one of them, and 404
-    /// elsewhere. Without this it gets 405 at every path. `offers` must not block.
+    /// elsewhere. Without this it gets 405 at every path. `has_method` must not block.
     ///
     /// Calls do not depend on it: the fallback answers them, whatever their method.
     ///
@@ -152,11 +152,14 @@ impl Server {
     ///
     /// let server = Server::new()
     ///     .fallback(|mut call: RawRequest| async move { Ok(RawResponse::message(call.body().await?.bytes)) })
-    ///     .fallback_offers(|service, _method| service.starts_with("example."));
+    ///     .fallback_has_method(|service, _method| service.starts_with("example."));
     /// ```
     #[must_use]
-    pub fn fallback_offers(mut self, offers: impl Fn(&str, &str) -> bool + Send + Sync + 'static) -> Self {
-        self.router_mut().set_fallback_offers(Arc::new(offers));
+    pub fn fallback_has_method(
+        mut self,
+        has_method: impl Fn(&str, &str) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.router_mut().set_fallback_has_method(Arc::new(has_method));
         self
     }
 

@@ -188,7 +188,7 @@ struct Callable(Arc<Shared>);
 impl http::MethodCatalog for Callable {
     fn offers(&self, service: &str, method: &str) -> bool {
         let router = &self.0.router;
-        router.entry(service, method).is_ok() || router.fallback_offers(service, method)
+        router.entry(service, method).is_ok() || router.fallback_has_method(service, method)
     }
 }
 
@@ -198,7 +198,8 @@ struct FallbackMethods(Arc<Shared>);
 impl http_server::h2::OtherMethods for FallbackMethods {
     fn takes_one(&self, service: &str, method: &str, metadata: &Metadata) -> bool {
         let router = &self.0.router;
-        router.entry(service, method).is_err() && router.fallback_takes_one(service, method, metadata)
+        router.entry(service, method).is_err()
+            && router.fallback_has_single_request(service, method, metadata)
     }
 }
 

@@ -542,7 +542,11 @@ impl<'a> Dispatcher<'a> {
     fn has_one_request(&self, entry: &Route, call: &Call<'_>, ticket: &impl Ticket) -> bool {
         entry.is_fallback()
             && !ticket.is_exchange()
-            && self.listener.server.router.fallback_takes_one(call.service, call.method, &call.head.metadata)
+            && self.listener.server.router.fallback_has_single_request(
+                call.service,
+                call.method,
+                &call.head.metadata,
+            )
     }
 
     /// Returns the call site of a call of this connection, for logs.

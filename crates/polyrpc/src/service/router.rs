@@ -201,10 +201,10 @@ pub(crate) struct Router {
 }
 
 /// Whether a call has one request message, by service, method and metadata.
-type TakesOne = dyn Fn(&str, &str, &Metadata) -> bool + Send + Sync;
+type HasSingleRequest = dyn Fn(&str, &str, &Metadata) -> bool + Send + Sync;
 
 /// Whether a fallback has a method, by service and method.
-type Offers = dyn Fn(&str, &str) -> bool + Send + Sync;
+type HasMethod = dyn Fn(&str, &str) -> bool + Send + Sync;
 
 /// Methods for calls and requests that no other method handles.
 #[derive(Clone, Default)]
@@ -212,9 +212,9 @@ struct Fallbacks {
     /// Handles calls.
     calls: Option<Arc<Route>>,
     /// Decides which of these calls have one request message.
-    takes_one: Option<Arc<TakesOne>>,
+    has_single_request: Option<Arc<HasSingleRequest>>,
     /// Decides which methods it has; any method without it.
-    offers: Option<Arc<Offers>>,
+    has_method: Option<Arc<HasMethod>>,
     /// Handles HTTP requests that are not calls.
     http: Option<Arc<Route>>,
     /// Whether it handles all other HTTP requests too.
@@ -409,29 +409,37 @@ impl Router {
     }
 
     /// Sets which calls that find no method have one request message.
-    pub(crate) fn set_fallback_takes_one(&mut self, takes_one: Arc<TakesOne>) {
-        self.fallbacks.takes_one = Some(takes_one);
+    pub(crate) fn set_fallback_has_single_request(&mut self, has_single_request: Arc<HasSingleRequest>) {
+        self.fallbacks.has_single_request = Some(has_single_request);
     }
 
     /// Returns whether a function decides which calls that find no method have one request message.
     pub(crate) fn knows_fallback_calls(&self) -> bool {
-        self.fallbacks.takes_one.is_some()
+        self.fallbacks.has_single_request.is_some()
     }
 
     /// Returns whether a call that finds no method has one request message, as far as is known.
-    pub(crate) fn fallback_takes_one(&self, service: &str, method: &str, metadata: &Metadata) -> bool {
-        self.fallbacks.takes_one.as_ref().is_some_and(|takes_one| takes_one(service, method, metadata))
+    pub(crate) fn fallback_has_single_request(
+        &self,
+        service: &str,
+        method: &str,
+        metadata: &Metadata,
+    ) -> bool {
+        self.fallbacks
+            .has_single_request
+            .as_ref()
+            .is_some_and(|has_single_request| has_single_request(service, method, metadata))
     }
 
     /// Sets which methods the fallback has.
-    pub(crate) fn set_fallback_offers(&mut self, offers: Arc<Offers>) {
-        self.fallbacks.offers = Some(offers);
+    pub(crate) fn set_fallback_has_method(&mut self, has_method: Arc<HasMethod>) {
+        self.fallbacks.has_method = Some(has_method);
     }
 
     /// Returns whether there is a fallback that has this method, as far as is known.
-    pub(crate) fn fallback_offers(&self, service: &str, method: &str) -> bool {
-        let Fallbacks { calls, offers, .. } = &self.fallbacks;
-        calls.is_some() && offers.as_ref().is_none_or(|offers| offers(service, method))
+    pub(crate) fn fallback_has_method(&self, service: &str, method: &str) -> bool {
+        let Fallbacks { calls, has_method, .. } = &self.fallbacks;
+        calls.is_some() && has_method.as_ref().is_none_or(|has_method| has_method(service, method))
     }
 
     /// Returns the method for HTTP requests that are not calls, if any.

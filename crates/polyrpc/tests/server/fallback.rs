@@ -397,7 +397,7 @@ async fn call_with_one_request_reaches_the_fallback_with_that() {
             counted.fetch_add(1, Ordering::Relaxed);
             async move { Ok(RawResponse::messages(call.messages())) }
         })
-        .fallback_takes_one(|service, method, _| (service, method) == ("Any", "One"));
+        .fallback_has_single_request(|service, method, _| (service, method) == ("Any", "One"));
     let server = server.bind("127.0.0.1:0").await.unwrap().start();
     let client = Client::new(&format!("grpc://{}", server.address())).unwrap();
     let open = |method| client.open_raw(method, CallOptions::default(), Format::Protobuf);
@@ -686,7 +686,8 @@ async fn unrouted_requests_reach_the_http_fallback_unchanged() {
 #[tokio::test]
 async fn request_that_calls_nothing_is_404_where_the_fallback_has_no_method() {
     let fallback = || Server::new().fallback(|_: RawRequest| async { Ok(RawResponse::message("{}")) });
-    let (any, some) = (serve(fallback()).await, fallback().fallback_offers(|service, _| service == "Some"));
+    let (any, some) =
+        (serve(fallback()).await, fallback().fallback_has_method(|service, _| service == "Some"));
     let some = serve(some).await;
     for (path, of_any, of_some) in [("/Some/Method", 405, 405), ("/Other/Method", 405, 404), ("/x", 405, 404)]
     {
