@@ -322,7 +322,7 @@ impl<'d, 'o> Serializer for Destination<'d, 'o> {
     }
 
     fn serialize_bytes(mut self, value: &[u8]) -> Result<WasWritten, Error> {
-        if let Some(Kind::Own(..)) = self.kind() {
+        if let Some(Kind::SelfEncoded(..)) = self.kind() {
             if value.is_empty() && self.delta > 0 {
                 return Ok(false);
             }

@@ -57,7 +57,7 @@ pub use self::complex::Complex;
 pub use self::error::Error;
 pub use self::json::{from_json, to_json};
 pub use self::reader::{Reader, Value};
-pub use self::self_encoding::{BigInt, GoType, Method, NetipAddr, Own, Url, Uuid};
+pub use self::self_encoding::{BigInt, GoType, Method, NetipAddr, SelfEncoded, Url, Uuid};
 pub use self::time::Time;
 pub use self::writer::Writer;
 

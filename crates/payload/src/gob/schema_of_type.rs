@@ -212,7 +212,7 @@ impl TypeTracer {
                     plain(key);
                     plain(elem);
                 }
-                Kind::Time | Kind::Own(..) => {}
+                Kind::Time | Kind::SelfEncoded(..) => {}
             }
         }
         let mut top = top;
@@ -270,7 +270,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     }
 
     fn deserialize_i128<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
-        Err(Error::in_type("Go has no integer of 128 bits, but `gob::Own<BigInt>`"))
+        Err(Error::in_type("Go has no integer of 128 bits, but `gob::SelfEncoded<BigInt>`"))
     }
 
     fn deserialize_u128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -303,7 +303,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
             COMPLEX => Type::Complex,
             time::NAME => self.trace.add(Kind::Time),
             name => match self_encoding::parse_marker(name) {
-                Some((name, how)) => self.trace.add(Kind::Own(name, how)),
+                Some((name, how)) => self.trace.add(Kind::SelfEncoded(name, how)),
                 None => return visitor.visit_newtype_struct(self),
             },
         };

@@ -29,7 +29,7 @@ pub(super) fn learn<T: Serialize + ?Sized>(value: &T) -> Result<Description, Err
 enum ObservedType {
     Basic(Type),
     Time,
-    Own(&'static str, Opaque),
+    SelfEncoded(&'static str, Opaque),
     Unit,
     List(Option<Box<Self>>),
     /// A tuple or an array.
@@ -71,7 +71,7 @@ impl ObservedType {
             Self::Basic(of) => return Ok(Some(of)),
             Self::List(None) | Self::Map(None) => return Ok(None),
             Self::Time => Kind::Time,
-            Self::Own(name, how) => Kind::Own(name, how),
+            Self::SelfEncoded(name, how) => Kind::SelfEncoded(name, how),
             Self::Unit => Kind::Struct { name: "", fields: Vec::new() },
             Self::List(Some(elem)) if *elem == Self::Basic(Type::Byte) => return Ok(Some(Type::Bytes)),
             Self::List(Some(elem)) => Kind::Slice(elem.settle_known(kinds)?),
@@ -225,7 +225,7 @@ impl Serializer for ValueObserver {
             COMPLEX => basic(Type::Complex),
             time::NAME => Ok(Some(ObservedType::Time)),
             name => match self_encoding::parse_marker(name) {
-                Some((name, how)) => Ok(Some(ObservedType::Own(name, how))),
+                Some((name, how)) => Ok(Some(ObservedType::SelfEncoded(name, how))),
                 None => value.serialize(self),
             },
         }

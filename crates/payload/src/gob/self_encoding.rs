@@ -12,7 +12,7 @@ use super::types::Opaque;
 /// A Go type whose values encode themselves: gob carries the output of its method as opaque bytes.
 ///
 /// ```
-/// use polyrpc_payload::gob::{GoType, Method, Own};
+/// use polyrpc_payload::gob::{GoType, Method, SelfEncoded};
 ///
 /// /// Go's `big.Float`.
 /// struct BigFloat;
@@ -23,7 +23,7 @@ use super::types::Opaque;
 /// }
 ///
 /// let bytes_of_go = vec![1];
-/// let zero = Own::<BigFloat>::from_bytes(bytes_of_go);
+/// let zero = SelfEncoded::<BigFloat>::from_bytes(bytes_of_go);
 /// ```
 pub trait GoType: 'static {
     /// The type's name without its package, of at most 64 bytes: `Int` for `big.Int`.
@@ -49,14 +49,14 @@ pub enum Method {
 ///
 /// ```
 /// use polyrpc_payload::gob;
-/// use polyrpc_payload::gob::{BigInt, NetipAddr, Own};
+/// use polyrpc_payload::gob::{BigInt, NetipAddr, SelfEncoded};
 /// use serde::{Deserialize, Serialize};
 ///
 /// #[derive(Serialize, Deserialize)]
 /// #[serde(rename_all = "PascalCase")]
 /// struct Transfer {
-///     amount: Own<BigInt>,
-///     from: Own<NetipAddr>,
+///     amount: SelfEncoded<BigInt>,
+///     from: SelfEncoded<NetipAddr>,
 /// }
 ///
 /// let from: std::net::IpAddr = "192.0.2.7".parse()?;
@@ -66,12 +66,12 @@ pub enum Method {
 /// assert_eq!(read.from.to_ip()?, Some(from));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Own<G> {
+pub struct SelfEncoded<G> {
     bytes: Vec<u8>,
     of: PhantomData<fn() -> G>,
 }
 
-impl<G: GoType> Own<G> {
+impl<G: GoType> SelfEncoded<G> {
     /// Creates the value that the type's method encodes as these bytes.
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Self {
         Self { bytes: bytes.into(), of: PhantomData }
@@ -121,7 +121,7 @@ pub(super) fn parse_marker(mark: &'static str) -> Option<(&'static str, Opaque)>
     gob.or_else(|| mark.strip_prefix(BINARY).map(|name| (name, Opaque::Binary)))
 }
 
-impl<G: GoType> Serialize for Own<G> {
+impl<G: GoType> Serialize for SelfEncoded<G> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         struct Raw<'a>(&'a [u8]);
 
@@ -135,7 +135,7 @@ impl<G: GoType> Serialize for Own<G> {
     }
 }
 
-impl<'de, G: GoType> Deserialize<'de> for Own<G> {
+impl<'de, G: GoType> Deserialize<'de> for SelfEncoded<G> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_newtype_struct(Self::MARK, Raw).map(Self::from_bytes)
     }
@@ -171,28 +171,28 @@ impl<'de> de::Visitor<'de> for Raw {
     }
 }
 
-impl<G> Clone for Own<G> {
+impl<G> Clone for SelfEncoded<G> {
     fn clone(&self) -> Self {
         Self { bytes: self.bytes.clone(), of: PhantomData }
     }
 }
 
-impl<G> Default for Own<G> {
+impl<G> Default for SelfEncoded<G> {
     /// Go's zero value.
     fn default() -> Self {
         Self { bytes: Vec::new(), of: PhantomData }
     }
 }
 
-impl<G> PartialEq for Own<G> {
+impl<G> PartialEq for SelfEncoded<G> {
     fn eq(&self, other: &Self) -> bool {
         self.bytes == other.bytes
     }
 }
 
-impl<G> Eq for Own<G> {}
+impl<G> Eq for SelfEncoded<G> {}
 
-impl<G: GoType> fmt::Debug for Own<G> {
+impl<G: GoType> fmt::Debug for SelfEncoded<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}({})", G::NAME, self.bytes.escape_ascii())
     }
@@ -225,7 +225,7 @@ go_types! {
 /// `intGobVersion` of Go's `math/big/intmarsh.go`, shifted next to the sign.
 const BIG_INT: u8 = 1 << 1;
 
-impl Own<BigInt> {
+impl SelfEncoded<BigInt> {
     /// Creates the integer with this sign and these bytes, most significant first.
     pub fn from_magnitude(negative: bool, magnitude: &[u8]) -> Self {
         let zeros = magnitude.iter().take_while(|byte| **byte == 0).count();
@@ -250,16 +250,16 @@ impl Own<BigInt> {
     }
 }
 
-impl From<i128> for Own<BigInt> {
+impl From<i128> for SelfEncoded<BigInt> {
     fn from(value: i128) -> Self {
         Self::from_magnitude(value < 0, &value.unsigned_abs().to_be_bytes())
     }
 }
 
-impl TryFrom<&Own<BigInt>> for i128 {
+impl TryFrom<&SelfEncoded<BigInt>> for i128 {
     type Error = Error;
 
-    fn try_from(value: &Own<BigInt>) -> Result<Self, Error> {
+    fn try_from(value: &SelfEncoded<BigInt>) -> Result<Self, Error> {
         let too_large = || Error::new("the integer has more than 128 bits");
         let (negative, magnitude) = value.magnitude()?;
         let mut bytes = [0; 16];
@@ -271,7 +271,7 @@ impl TryFrom<&Own<BigInt>> for i128 {
     }
 }
 
-impl From<IpAddr> for Own<NetipAddr> {
+impl From<IpAddr> for SelfEncoded<NetipAddr> {
     fn from(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) => Self::from_bytes(address.octets()),
@@ -280,7 +280,7 @@ impl From<IpAddr> for Own<NetipAddr> {
     }
 }
 
-impl Own<NetipAddr> {
+impl SelfEncoded<NetipAddr> {
     /// Returns the address, without its zone; `None` for Go's zero value.
     ///
     /// # Errors
@@ -298,13 +298,13 @@ impl Own<NetipAddr> {
     }
 }
 
-impl From<&str> for Own<Url> {
+impl From<&str> for SelfEncoded<Url> {
     fn from(url: &str) -> Self {
         Self::from_bytes(url)
     }
 }
 
-impl Own<Url> {
+impl SelfEncoded<Url> {
     /// Returns the URL as a text.
     ///
     /// # Errors
@@ -315,16 +315,16 @@ impl Own<Url> {
     }
 }
 
-impl From<[u8; 16]> for Own<Uuid> {
+impl From<[u8; 16]> for SelfEncoded<Uuid> {
     fn from(uuid: [u8; 16]) -> Self {
         Self::from_bytes(uuid)
     }
 }
 
-impl TryFrom<&Own<Uuid>> for [u8; 16] {
+impl TryFrom<&SelfEncoded<Uuid>> for [u8; 16] {
     type Error = Error;
 
-    fn try_from(value: &Own<Uuid>) -> Result<Self, Error> {
+    fn try_from(value: &SelfEncoded<Uuid>) -> Result<Self, Error> {
         value.bytes[..].try_into().map_err(|_| Error::new("a UUID has 16 bytes"))
     }
 }

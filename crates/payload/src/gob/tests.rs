@@ -779,11 +779,11 @@ fn self_encoded_values_equal_those_of_go() {
     #[derive(Serialize, Deserialize, PartialEq, Debug)]
     #[serde(rename_all = "PascalCase")]
     struct Transfer {
-        amount: Own<BigInt>,
-        from: Own<NetipAddr>,
-        page: Own<Url>,
+        amount: SelfEncoded<BigInt>,
+        from: SelfEncoded<NetipAddr>,
+        page: SelfEncoded<Url>,
         note: String,
-        peer: Option<Own<BigInt>>,
+        peer: Option<SelfEncoded<BigInt>>,
     }
 
     let transfer = Transfer {
@@ -819,20 +819,20 @@ fn self_encoded_values_equal_those_of_go() {
 #[test]
 fn content_of_self_encoded_values_is_decoded() {
     for value in [0, 1, -1, 255, 256, i128::from(u64::MAX), i128::MAX, i128::MIN] {
-        let own: Own<BigInt> = value.into();
+        let own: SelfEncoded<BigInt> = value.into();
         assert_eq!(i128::try_from(&own), Ok(value));
     }
-    assert_eq!(Own::<BigInt>::from(7).as_bytes(), [2, 7]);
-    assert_eq!(Own::<BigInt>::from(-7).as_bytes(), [3, 7]);
-    assert_eq!(Own::<BigInt>::from(0).as_bytes(), [2]);
-    assert!(i128::try_from(&Own::<BigInt>::from_magnitude(false, &[0x80; 17])).is_err());
-    assert!(Own::<BigInt>::from_bytes([9, 1]).magnitude().is_err());
+    assert_eq!(SelfEncoded::<BigInt>::from(7).as_bytes(), [2, 7]);
+    assert_eq!(SelfEncoded::<BigInt>::from(-7).as_bytes(), [3, 7]);
+    assert_eq!(SelfEncoded::<BigInt>::from(0).as_bytes(), [2]);
+    assert!(i128::try_from(&SelfEncoded::<BigInt>::from_magnitude(false, &[0x80; 17])).is_err());
+    assert!(SelfEncoded::<BigInt>::from_bytes([9, 1]).magnitude().is_err());
     for address in ["192.0.2.7", "2001:db8::1"] {
         let address: IpAddr = address.parse().unwrap();
-        assert_eq!(Own::<NetipAddr>::from(address).to_ip(), Ok(Some(address)));
+        assert_eq!(SelfEncoded::<NetipAddr>::from(address).to_ip(), Ok(Some(address)));
     }
-    assert_eq!(Own::<NetipAddr>::default().to_ip(), Ok(None));
-    assert_eq!(<[u8; 16]>::try_from(&Own::<Uuid>::from([5; 16])), Ok([5; 16]));
+    assert_eq!(SelfEncoded::<NetipAddr>::default().to_ip(), Ok(None));
+    assert_eq!(<[u8; 16]>::try_from(&SelfEncoded::<Uuid>::from([5; 16])), Ok([5; 16]));
 }
 
 #[test]
@@ -840,7 +840,7 @@ fn self_encoded_value_in_an_interface_is_named_by_an_enum() {
     #[derive(Serialize, Deserialize, PartialEq, Debug)]
     enum Held {
         #[serde(rename = "*big.Int")]
-        Int(Own<BigInt>),
+        Int(SelfEncoded<BigInt>),
         #[serde(rename = "string")]
         Text(String),
     }
@@ -849,11 +849,11 @@ fn self_encoded_value_in_an_interface_is_named_by_an_enum() {
     let written = to_vec(&held).expect("interfaces");
     assert_eq!(from_slice::<Vec<Held>>(&written), Ok(held));
     // Nothing else would identify the type for Go.
-    let refused = to_vec_plain(&(vec![Own::<BigInt>::from(7)], 1)).and_then(|_| {
+    let refused = to_vec_plain(&(vec![SelfEncoded::<BigInt>::from(7)], 1)).and_then(|_| {
         #[derive(Serialize)]
         #[serde(untagged)]
         enum Either {
-            Int(Own<BigInt>),
+            Int(SelfEncoded<BigInt>),
             Text(&'static str),
         }
         to_vec_plain(&vec![Either::Int(7.into()), Either::Text("x")])

@@ -49,7 +49,7 @@ pub(super) enum Kind {
     Map(Type, Type),
     Time,
     /// A self-encoding type: its name in Go, and its method.
-    Own(&'static str, Opaque),
+    SelfEncoded(&'static str, Opaque),
     /// An enum: an interface that holds one of these types.
     Choice(Vec<Variant>),
 }
@@ -187,7 +187,7 @@ impl Kind {
             Self::Array(elem, _) | Self::Slice(elem) => (&[], &[], [Some(*elem), None]),
             Self::Map(key, elem) => (&[], &[], [Some(*key), Some(*elem)]),
             Self::Choice(variants) => (&[], variants, [None, None]),
-            Self::Time | Self::Own(..) => (&[], &[], [None, None]),
+            Self::Time | Self::SelfEncoded(..) => (&[], &[], [None, None]),
         };
         let fields = fields.iter().map(|field| field.of);
         fields.chain(variants.iter().map(|variant| variant.of)).chain(others.into_iter().flatten())
@@ -207,7 +207,7 @@ impl Kind {
                 types::define(out, id, "", &Shape::Map { key: call(*key), elem: call(*elem) });
             }
             Self::Time => types::define(out, id, "Time", &Shape::Opaque(Opaque::Gob)),
-            Self::Own(name, how) => types::define(out, id, name, &Shape::Opaque(*how)),
+            Self::SelfEncoded(name, how) => types::define(out, id, name, &Shape::Opaque(*how)),
             // All interfaces are one predefined type.
             Self::Choice(_) => {}
         }
