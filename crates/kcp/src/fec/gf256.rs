@@ -1,4 +1,4 @@
-//! Arithmetic of GF(256) for Reed–Solomon codes: polynomials over bits modulo x⁸ + x⁴ + x³ + x² + 1, as in
+//! Arithmetic of GF(256) for Reed–Solomon codes: polynomials over GF(2) modulo x⁸ + x⁴ + x³ + x² + 1, as in
 //! `klauspost/reedsolomon` (`galois.go`, generating polynomial 29).
 
 pub(super) fn multiply(a: u8, b: u8) -> u8 {
@@ -21,14 +21,14 @@ pub(super) fn power(a: u8, exponent: usize) -> u8 {
     }
 }
 
-/// Adds `factor` times `from` to `to`. A shorter `from` is zero-padded.
+/// Adds `factor` times `from` to `to`. A shorter `from` counts as padded with zeros; the rest of a longer one is ignored.
 pub(super) fn multiply_add(factor: u8, from: &[u8], to: &mut [u8]) {
     if factor == 0 {
         return;
     }
-    // Multiplication distributes over a byte's halves: two small tables instead of one logarithm look-up per byte.
-    let low: [u8; 16] = std::array::from_fn(|half| multiply(factor, half as u8));
-    let high: [u8; 16] = std::array::from_fn(|half| multiply(factor, (half as u8) << 4));
+    // Multiplication distributes over the nibbles of a byte: two small tables instead of one logarithm look-up per byte.
+    let low: [u8; 16] = std::array::from_fn(|nibble| multiply(factor, nibble as u8));
+    let high: [u8; 16] = std::array::from_fn(|nibble| multiply(factor, (nibble as u8) << 4));
     for (to, &from) in to.iter_mut().zip(from) {
         *to ^= low[usize::from(from & 15)] ^ high[usize::from(from >> 4)];
     }

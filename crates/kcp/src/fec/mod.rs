@@ -13,7 +13,7 @@
 mod decoder;
 mod encoder;
 
-mod field;
+mod gf256;
 mod reed_solomon;
 
 pub(crate) use self::decoder::Decoder;

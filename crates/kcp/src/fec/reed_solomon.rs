@@ -1,7 +1,7 @@
 //! Reed–Solomon erasure codes with the matrix of `klauspost/reedsolomon` (`buildMatrix`, its default): a Vandermonde
 //! matrix, multiplied by the inverse of its upper square, so that the code is systematic.
 
-use super::field::{inverse, multiply, multiply_add, power};
+use super::gf256::{inverse, multiply, multiply_add, power};
 use crate::config::Shards;
 
 /// Computes parity from data, and recovers lost data.
