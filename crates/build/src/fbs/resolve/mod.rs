@@ -27,7 +27,7 @@ pub(super) fn resolve(files: Vec<SourceFile>) -> Result<Schema, Error> {
     resolver.unions()?;
     resolver.tables()?;
     resolver.services()?;
-    resolver.roots()?;
+    resolver.resolve_roots()?;
     Ok(resolver.schema)
 }
 
