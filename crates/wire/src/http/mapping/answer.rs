@@ -8,7 +8,7 @@ use polyrpc_core::{Call, Carrier, Json, Metadata, Reply, Status};
 use super::brpc::Path;
 use super::config::ServerConfig;
 use super::request::Request;
-use super::response::{html, json, plain};
+use super::response::{html, json_rpc, plain};
 use super::{brpc, content_type, failure, gateway, routed, status};
 use crate::http::cors::Preflight;
 use crate::http::head::WriteHead;
@@ -54,7 +54,7 @@ impl ResponseForm {
             Self::Routed(ticket) => ticket.answer(reply, head),
             Self::Gateway(fields) => fields.answer(reply, head),
             Self::JsonRpc(pending) => {
-                let body = json(pending.answer(&reply).into(), head);
+                let body = json_rpc(pending.answer(&reply).into(), head);
                 if !reply.head.metadata.is_empty() {
                     gateway::meta_field(&reply.head.metadata, head);
                 }
@@ -233,7 +233,7 @@ impl Answer {
             Self::GoingAway => brpc::failure(&going_away(), &Metadata::new(), config, head),
             // rpcx answers 200 to a malformed request: the failure is in the fields.
             Self::Unreadable(fields, wrong) => fields.failure(200, wrong, head),
-            Self::Json(text) => json(text.into(), head),
+            Self::Json(text) => json_rpc(text.into(), head),
             Self::Refused(refused) => refused.write(config, head),
         }
     }

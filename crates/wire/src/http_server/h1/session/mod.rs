@@ -925,8 +925,7 @@ impl session::server::Housekeeping for Server {
             };
             let exchange = self.order.open(request.http10, request.inner.method == Method::Head, None);
             self.order.close();
-            if let Some(answer) =
-                request_kind::refuse(&self.config, &request.inner, Verdict::Refused(status))
+            if let Some(answer) = request_kind::refuse(&self.config, &request.inner, Verdict::Refused(status))
             {
                 self.respond(exchange, answer, out);
             }

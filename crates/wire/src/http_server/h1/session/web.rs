@@ -260,7 +260,8 @@ impl Server {
 
     /// Writes the head of the response if that has not happened yet.
     pub(super) fn begin_answer(&mut self, head: &Head, out: &mut Outbox) {
-        let Some(web) = StreamingExchange::as_web_mut(&mut self.live).filter(|web| web.begun.is_none()) else {
+        let Some(web) = StreamingExchange::as_web_mut(&mut self.live).filter(|web| web.begun.is_none())
+        else {
             return;
         };
         let compression = web.accepts.choose(head.compression);
