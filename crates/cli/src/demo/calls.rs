@@ -104,6 +104,8 @@ pub(super) const CALLS: &[Call] = &[
     call("gRPC", "grpc", Wire::Protobuf, ECHO, HELLO, HELLO),
     call("gRPC", "grpc", Wire::Json, "helloworld.Greeter/SayHello", r#"{"name":"you"}"#, HELLO_YOU),
     call("gRPC", "grpc", Wire::Protobuf, "pb.Hello/Say", ANY_BENCHMARK, OK_BENCHMARK),
+    call("gRPC-Web", "grpc-web", Wire::Protobuf, ECHO, HELLO, HELLO),
+    call("Connect", "connect", Wire::Json, "helloworld.Greeter/SayHello", r#"{"name":"you"}"#, HELLO_YOU),
     call("HTTP", "http", Wire::Json, "helloworld.Greeter/SayHello", r#"{"name":"you"}"#, HELLO_YOU),
     call("HTTP", "http", Wire::Protobuf, ECHO, HELLO, HELLO),
     call("HTTP", "http", Wire::Json, "Arith/Div", r#"{"A":56,"B":8}"#, r#"{"C":7}"#),

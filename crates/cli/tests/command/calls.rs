@@ -19,7 +19,9 @@ use serde_json::{Value, json};
 fn demo_calls_every_protocol_and_exits_with_0() {
     let ran = polyrpc(["demo"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    for row in ["baidu_std", "rpcx", "HTTP ", "HTTP, rpcx gateway", "HTTP, JSON-RPC 2.0"] {
+    for row in
+        ["baidu_std", "rpcx", "gRPC-Web", "Connect", "HTTP ", "HTTP, rpcx gateway", "HTTP, JSON-RPC 2.0"]
+    {
         assert!(ran.stdout.contains(row), "no {row} in\n{}", ran.stdout);
     }
     for payload in ["protobuf", "json", "msgpack"] {
