@@ -1,10 +1,10 @@
-//! Service discovery and registration: the interface of a registry for clients ([`Discover`]) and for servers
-//! ([`Registrar`]). Entries are rpcx's ([`Instance`]).
+//! Service discovery and registration: resolvers for clients ([`Discover`]), and registries for servers ([`Registrar`]).
+//! An [`Instance`] has the attributes of rpcx's entries.
 //!
-//! This module contains the discoveries that need no registry server: [`List`] and [`host_list()`] are given the
+//! This module contains the resolvers that need no registry server: [`List`] and [`host_list()`] are given the
 //! servers, [`file()`] and [`remote_file`] read them from a file, [`Dns`] and [`Mdns`] resolve a name, [`InProcess`] is
 //! a registry for tests. Results can be [filtered](Discover::filtered), [merged](Discover::merged) and [cached in a
-//! file](Discover::cached). [`open`] creates the discovery that a URL names. Registries such as etcd are in the crate
+//! file](Discover::cached). [`open`] creates the resolver that a URL names. Registries such as etcd are in the crate
 //! `polyrpc-discovery`, whose `install()` makes them available in URLs.
 
 mod attributes;
@@ -138,13 +138,13 @@ impl<D: Discover + ?Sized> Discover for Box<D> {
     }
 }
 
-/// Registry in which servers publish their services.
+/// Server side of a registry: publishes instances and withdraws them.
 pub trait Registrar: Send + Sync + 'static {
-    /// Publishes an instance, or renews its entry, also with changed attributes. It is called repeatedly while the
+    /// Publishes an instance, or renews its entry; its attributes may have changed. It is called repeatedly while the
     /// server runs, at least twice within `ttl`, and must restore an entry that the registry has lost in between.
     fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>>;
 
-    /// Withdraws an instance. An instance that is not registered is no error.
+    /// Withdraws an instance. Succeeds if it is not registered.
     fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>>;
 
     /// Returns the registry's current attributes of a published instance: others may have changed them (rpcx-ui writes

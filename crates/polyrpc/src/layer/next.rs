@@ -76,7 +76,8 @@ impl Next {
         }
     }
 
-    /// Clones it, to make a [call](Call::try_clone) several times; `None` on a server, and for streaming calls.
+    /// Clones the rest of the chain, to make a [cloned call](Call::try_clone) again; `None` on a server, and for streaming
+    /// calls.
     pub fn try_clone(&self) -> Option<Self> {
         Some(Self { passed: self.passed, innermost: self.innermost.try_clone()? })
     }
@@ -86,8 +87,9 @@ impl Next {
         self.innermost.is_blocking()
     }
 
-    /// On a client: returns the configured server, host and port if it has one, or else the URL of the registry, without
-    /// passwords. It need not be the server that takes the call. `None` on a server.
+    /// On a client: returns the target of its URL, as OpenTelemetry's `server.address` and `server.port` want it: host and
+    /// port, the path of a Unix socket, or the URL of a registry without its password. With a registry it is not the
+    /// server that the call goes to. `None` on a server.
     pub fn target(&self) -> Option<(&str, Option<u16>)> {
         self.innermost.target().map(|target| (&*target.address, target.port))
     }

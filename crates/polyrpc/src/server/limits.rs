@@ -164,8 +164,8 @@ pub struct Http2 {
     pub connection_window: u32,
     /// Maximum size of one frame, in bytes (`MAX_FRAME_SIZE`). Default: 16 KiB, the minimum that the protocol allows.
     pub frame: u32,
-    /// Maximum size of one frame of a peer that has sent two full frames of data, in bytes. Default: 1 MiB. A value that
-    /// does not exceed `frame` disables this, and [`large_stream_window`](Self::large_stream_window) with it.
+    /// Maximum size of one frame, in bytes, announced once two full DATA frames of the peer were consumed. Default: 1 MiB.
+    /// A value that does not exceed `frame` disables this, and [`large_stream_window`](Self::large_stream_window) with it.
     pub large_frame: u32,
     /// Number of streams that a peer may reset, or make the server reset, in one burst. Default: 1,000. A stream that
     /// ends normally offsets one that was reset.
