@@ -401,9 +401,7 @@ impl Translator {
         let bytes = match (self.types(self.wire), self.wire) {
             (_, Format::Raw) => argument.to_vec(),
             (Some(types), wire) => types.encode_request(wire, argument)?,
-            (None, Format::Json(_)) => {
-                json::check(argument).map_err(json::no_json)?.to_owned().into_bytes()
-            }
+            (None, Format::Json(_)) => json::check(argument).map_err(json::no_json)?.to_owned().into_bytes(),
             (None, Format::RestRpc) => return self.encode_cpp(argument),
             (None, Format::MessagePackArray) => return encode_arguments(argument),
             (None, Format::MessagePack) => encode_msgpack(argument)?.into(),
