@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use bytes::Bytes;
+use polyrpc_core::protocol::percent_decode;
 use polyrpc_payload::schema::{Field, Kind, Message, Spelling, WellKnown};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
-
-use super::template::percent_decode;
 
 /// A message under construction: fields by their JSON names. Parts that need no changes are kept as received.
 #[derive(Debug, Default)]
@@ -297,7 +296,7 @@ fn pairs(query: &str) -> Option<Vec<(String, Vec<String>)>> {
     let mut places = HashMap::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let plain = |text: &str| percent_decode(&text.replace('+', " "), false);
+        let plain = |text: &str| percent_decode(&text.replace('+', " "));
         let (name, value) = (plain(name)?, plain(value)?);
         let place = *places.entry(name.clone()).or_insert_with(|| {
             all.push((name, Vec::new()));

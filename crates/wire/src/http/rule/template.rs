@@ -1,5 +1,7 @@
 //! Path template of a rule: `/v1/{name=shelves/*}/books:list`.
 
+use polyrpc_core::protocol::percent_decode;
+
 use super::error::Error;
 
 /// A path template with variables.
@@ -174,7 +176,7 @@ impl Template {
 impl Segment {
     fn fits(&self, part: &str) -> bool {
         match self {
-            Self::Literal(word) => percent_decode(part, false).is_some_and(|part| part == **word),
+            Self::Literal(word) => percent_decode(part).is_some_and(|part| part == **word),
             Self::One => !part.is_empty(),
             Self::Rest => true,
         }
@@ -187,29 +189,14 @@ impl Variable {
         let end = if rest { parts.len() } else { self.to };
         // A value of several segments distinguishes its slashes from escaped ones (http.proto).
         let several = self.to - self.from > 1 || rest;
-        let parts: Option<Vec<_>> =
-            parts.get(self.from..end)?.iter().map(|part| percent_decode(part, several)).collect();
+        let decode: fn(&str) -> Option<String> = if several { decode_except_slashes } else { percent_decode };
+        let parts: Option<Vec<_>> = parts.get(self.from..end)?.iter().map(|part| decode(part)).collect();
         Some(parts?.join("/"))
     }
 }
 
-/// Decodes percent-encoded text; escaped slashes are optionally kept. `None` if it is malformed.
-pub(super) fn percent_decode(text: &str, keep_slashes: bool) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
-        rest = behind;
-        if first != b'%' {
-            bytes.push(first);
-            continue;
-        }
-        let (digits, behind) = rest.split_at_checked(2)?;
-        let byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-        match byte {
-            b'/' if keep_slashes => bytes.extend([b'%', digits[0], digits[1]]),
-            _ => bytes.push(byte),
-        }
-        rest = behind;
-    }
-    String::from_utf8(bytes).ok()
+/// Decodes percent-encoded text, except its escaped slashes; `None` if it is malformed.
+fn decode_except_slashes(text: &str) -> Option<String> {
+    // Escaped twice, they are decoded to what they were.
+    percent_decode(&text.replace("%2F", "%252F").replace("%2f", "%252f"))
 }

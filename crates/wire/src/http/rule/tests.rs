@@ -79,6 +79,7 @@ fn path_variables_become_fields() {
     leads("GET", "/v1/shelves/1/books/a%20b", "", "", "Get", r#"{"name":"shelves/1/books/a b"}"#);
     leads("GET", "/v1/all/J%C3%BCnger", "", "", "List", r#"{"book":{"author":{"name":"Jünger"}}}"#);
     leads("POST", "/v1/books/a/b%2Fc/d:move", "", "", "Move", r#"{"name":"books/a/b%2Fc/d"}"#);
+    leads("POST", "/v1/books/a%2fb/%252F:move", "", "", "Move", r#"{"name":"books/a%2fb/%2F"}"#);
     leads("GET", "/v1/books/b%2Fc", "", "", "One", r#"{"name":"b/c"}"#);
 }
 
@@ -161,7 +162,11 @@ fn invalid_request_is_rejected_with_a_reason() {
             .unwrap_err()
             .starts_with("the body is not a JSON object: ")
     );
-    assert_eq!(route_request("GET", "/v1/books/%ff", "", "").unwrap_err(), "nothing");
+    for escape in ["%ff", "%+f", "%4", "%%2f", "%2%2f"] {
+        let (one, several) = (format!("/v1/books/{escape}"), format!("/v1/books/a/{escape}:move"));
+        assert_eq!(route_request("GET", &one, "", "").unwrap_err(), "nothing", "{one}");
+        assert_eq!(route_request("POST", &several, "", "").unwrap_err(), "nothing", "{several}");
+    }
 }
 
 #[test]
