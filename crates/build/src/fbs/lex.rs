@@ -155,7 +155,10 @@ impl Lexer<'_> {
     }
 
     fn code_point(&mut self, digits: usize) -> Option<char> {
-        let code = u32::from_str_radix(self.rest.get(..digits)?, 16).ok()?;
+        let text = self.rest.get(..digits)?;
+        // Rust's own conversion accepts a sign, too.
+        let has_digits_only = text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let code = u32::from_str_radix(text, 16).ok().filter(|_| has_digits_only)?;
         for _ in 0..digits {
             self.advance();
         }

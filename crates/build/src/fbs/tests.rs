@@ -47,7 +47,7 @@ fn enum_values_continue_and_bit_flags_are_shifted() {
 fn default_values_are_parsed_in_every_notation() {
     let schema = read(
         "table T { a: ulong = 0xFFFFFFFFFFFFFFFF; b: float = -.5e1; c: double = nan; d: double = -inf; e: bool = true; \
-         f: double = 0x1.8p1; g: int = null; h: string = '\\u00e9\\n'; i: [int] = []; j: int8 = +7; }",
+         f: double = 0x1.8p1; g: int = null; h: string = '\\u00e9\\n'; i: [int] = []; j: int8 = +7; k: int = '+7'; }",
     );
     let defaults: Vec<String> =
         schema.tables[0].fields.iter().map(|field| format!("{:?}", field.default)).collect();
@@ -61,6 +61,7 @@ fn default_values_are_parsed_in_every_notation() {
         "None",
         "Text(\"é\\n\")",
         "Empty",
+        "Integer(7)",
         "Integer(7)",
     ];
     assert_eq!(defaults, want);
@@ -127,6 +128,9 @@ fn errors_name_their_position() {
             "t.fbs:1:21: `message` belongs in a .proto file, and this is a .fbs file",
         ),
         ("table T { a: string = \"", "t.fbs:1:23: unterminated string"),
+        ("table T { a: string = \"\\u+041\"; }", "t.fbs:1:24: want four hexadecimal digits after `\\u`"),
+        ("table T { a: int = \"0x+1\"; }", "t.fbs:1:20: want an integer"),
+        ("table T { a: int = \"-+1\"; }", "t.fbs:1:20: want an integer"),
         ("/* open", "t.fbs:1:1: unterminated comment"),
         ("table T { ä: int; }", "t.fbs:1:11: unexpected character `ä`"),
         ("table T {", "t.fbs:1:10: want a field's name or `}`, not the end of the file"),

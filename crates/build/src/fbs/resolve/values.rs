@@ -19,12 +19,13 @@ pub(super) fn integer(file: &SourceFile, literal: &Literal) -> Result<i128, Erro
 fn parse_integer(number: &str) -> Option<i128> {
     let (negative, digits) = match number.strip_prefix('-') {
         Some(digits) => (true, digits),
-        None => (false, number),
+        None => (false, number.strip_prefix('+').unwrap_or(number)),
     };
-    let value = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
-        Some(digits) => u64::from_str_radix(digits, 16).ok()?,
-        None => digits.parse::<u64>().ok()?,
-    };
+    let hexadecimal = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
+    let (digits, radix) = hexadecimal.map_or((digits, 10), |digits| (digits, 16));
+    // Rust's own conversion accepts a further sign.
+    let has_digits_only = digits.chars().all(|digit| digit.is_digit(radix));
+    let value = u64::from_str_radix(digits, radix).ok().filter(|_| has_digits_only)?;
     Some(if negative { -i128::from(value) } else { value.into() })
 }
 

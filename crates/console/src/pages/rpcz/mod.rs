@@ -108,8 +108,10 @@ fn switch(request: &PageRequest, on: &str) -> Reply {
 }
 
 fn trace_page(request: &PageRequest, id: &str) -> Reply {
+    // Rust's own conversion accepts a sign, too.
+    let is_id = id.len() <= 32 && id.bytes().all(|digit| digit.is_ascii_hexdigit());
     // The half that every peer knows.
-    let low = u128::from_str_radix(id, 16).ok().filter(|_| id.len() <= 32).map(|id| id as u64);
+    let low = u128::from_str_radix(id, 16).ok().filter(|_| is_id).map(|id| id as u64);
     let Some(low) = low else {
         return failure(request, 400, "trace is a number of up to 32 hexadecimal digits.");
     };
