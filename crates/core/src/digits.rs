@@ -1,4 +1,6 @@
-//! Decimal and hexadecimal digits without `std::fmt`, whose cost every call would pay.
+//! Decimal and hexadecimal digits: written without `std::fmt`, whose cost every call would pay, and read without signs.
+
+use std::str::FromStr;
 
 /// Appends a number in decimal.
 pub fn put_decimal(out: &mut Vec<u8>, mut number: u64) {
@@ -13,6 +15,12 @@ pub fn put_decimal(out: &mut Vec<u8>, mut number: u64) {
         }
     }
     out.extend_from_slice(digits.get(left..).unwrap_or_default());
+}
+
+/// Parses a number that consists of decimal digits only: Rust's own conversion accepts a sign, too.
+pub fn parse_decimal<N: FromStr>(text: &str) -> Option<N> {
+    let has_digits_only = text.bytes().all(|byte| byte.is_ascii_digit());
+    has_digits_only.then(|| text.parse().ok())?
 }
 
 /// Returns the value of a hexadecimal digit.
@@ -31,6 +39,15 @@ mod tests {
             put_decimal(&mut out, number);
             assert_eq!(String::from_utf8(out).unwrap(), format!("={number}"));
         }
+    }
+
+    #[test]
+    fn numbers_with_signs_or_blanks_are_not_parsed() {
+        assert_eq!(["0", "007", "255"].map(parse_decimal::<u8>), [Some(0), Some(7), Some(255)]);
+        for wrong in ["", "+1", "-1", "-0", " 1", "1 ", "0x1", "1.0", "٣", "256"] {
+            assert_eq!(parse_decimal::<u8>(wrong), None, "{wrong}");
+        }
+        assert_eq!(parse_decimal::<i32>("-1"), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@ use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 use polyrpc_core::Status;
+use polyrpc_core::digits::parse_decimal;
 
 use super::Attributes;
 
@@ -55,11 +56,11 @@ impl FromStr for Instance {
             Some((network, address)) => (network.parse()?, address),
             None => (Network::Tcp, text),
         };
-        let port = address.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>()));
+        let port = address.rsplit_once(':').map(|(host, port)| (host, parse_decimal::<u16>(port)));
         match (network, port) {
             (Network::Unix, _) if !address.is_empty() => {}
             (Network::Unix, _) => return Err(wrong("want the path of a socket")),
-            (_, Some((host, Ok(1..)))) if is_host(host) => {}
+            (_, Some((host, Some(1..)))) if is_host(host) => {}
             _ => return Err(wrong("want network@host:port")),
         }
         Ok(Self { network, address: address.to_owned(), attributes: Attributes::default() })
@@ -166,6 +167,7 @@ mod tests {
             ("tcp@:1", "want network@host:port"),
             ("tcp@h:0", "want network@host:port"),
             ("tcp@h:65536", "want network@host:port"),
+            ("tcp@h:+1", "want network@host:port"),
             ("not an address:1", "want network@host:port"),
             ("a..b:1", "want network@host:port"),
             ("h:x:1", "want network@host:port"),

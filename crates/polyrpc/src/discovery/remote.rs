@@ -3,6 +3,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use polyrpc_core::Status;
+use polyrpc_core::digits::parse_decimal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -120,7 +121,7 @@ fn body(mut answer: Vec<u8>) -> io::Result<Vec<u8>> {
         }
         if header.name.eq_ignore_ascii_case("content-length") {
             let text = std::str::from_utf8(header.value).ok();
-            length = Some(text.and_then(|text| text.trim().parse::<usize>().ok()));
+            length = Some(text.and_then(|text| parse_decimal::<usize>(text.trim())));
         }
     }
     answer.drain(..begin);
@@ -192,6 +193,7 @@ mod tests {
             "\0\0\0",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\na:1\r\n0\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\na:1",
+            "HTTP/1.1 200 OK\r\nContent-Length: +3\r\n\r\na:1",
             "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\na:1",
             "HTTP/1.1 302 Found\r\nLocation: /\r\n\r\n",
         ] {

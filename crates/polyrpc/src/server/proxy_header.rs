@@ -5,6 +5,8 @@ use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::task::Poll;
 
+use polyrpc_core::digits::parse_decimal;
+
 use super::connections::{ConnectionCommand, ConnectionGuard, ConnectionPhase};
 use crate::call::Peer;
 use crate::layers::IpList;
@@ -99,16 +101,24 @@ fn parse_text(bytes: &[u8]) -> ParseResult {
     let source = match *parts.as_slice() {
         ["PROXY", "UNKNOWN", ..] => None,
         ["PROXY", "TCP4", source, target, port, target_port] => {
-            if target.parse::<Ipv4Addr>().is_err() || target_port.parse::<u16>().is_err() {
+            if target.parse::<Ipv4Addr>().is_err() || parse_decimal::<u16>(target_port).is_none() {
                 return ParseResult::Invalid;
             }
-            source.parse().ok().zip(port.parse::<u16>().ok()).map(|(source, port)| (IpAddr::V4(source), port))
+            source
+                .parse()
+                .ok()
+                .zip(parse_decimal::<u16>(port))
+                .map(|(source, port)| (IpAddr::V4(source), port))
         }
         ["PROXY", "TCP6", source, target, port, target_port] => {
-            if target.parse::<Ipv6Addr>().is_err() || target_port.parse::<u16>().is_err() {
+            if target.parse::<Ipv6Addr>().is_err() || parse_decimal::<u16>(target_port).is_none() {
                 return ParseResult::Invalid;
             }
-            source.parse().ok().zip(port.parse::<u16>().ok()).map(|(source, port)| (IpAddr::V6(source), port))
+            source
+                .parse()
+                .ok()
+                .zip(parse_decimal::<u16>(port))
+                .map(|(source, port)| (IpAddr::V6(source), port))
         }
         _ => return ParseResult::Invalid,
     };
@@ -212,6 +222,8 @@ mod tests {
             b"PROXY TCP4 ::1 192.0.2.9 51000 443\r\n".to_vec(),
             b"PROXY TCP4 192.0.2.1 192.0.2.9 70000 443\r\n".to_vec(),
             b"PROXY TCP4 192.0.2.1 192.0.2.9 51000\r\n".to_vec(),
+            b"PROXY TCP4 192.0.2.1 192.0.2.9 +51000 443\r\n".to_vec(),
+            b"PROXY TCP6 ::1 ::2 80 +443\r\n".to_vec(),
             b"PROXY UDP4 192.0.2.1 192.0.2.9 1 2\r\n".to_vec(),
             b"PROXY UNKNOWN\n".to_vec(),
             [b'P'; 200].to_vec(),

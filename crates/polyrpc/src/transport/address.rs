@@ -48,8 +48,9 @@ impl FromStr for Address {
             Some(_) => return Err(invalid_address(text, FORMS)),
             None => (Self::Tcp, text),
         };
-        let port = place.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
-        match port {
+        // Rust's own conversion accepts a sign, too; the text goes into `Host` as it is.
+        let port = place.rsplit_once(':').map(|(_, port)| port).filter(|port| !port.starts_with('+'));
+        match port.map(str::parse::<u16>) {
             Some(Ok(_)) => Ok(variant(place.to_owned())),
             Some(Err(error)) if *error.kind() == IntErrorKind::PosOverflow => {
                 Err(invalid_address(text, "a port is at most 65535"))
@@ -104,6 +105,7 @@ mod tests {
             ("127.0.0.1:99999", "a port is at most 65535"),
             ("quic://h:65536", "a port is at most 65535"),
             ("h:-1", "want host:port or unix:/path"),
+            ("h:+1", "want host:port or unix:/path"),
             ("grpc://127.0.0.1:1", "want host:port, unix:/path, kcp://host:port or quic://host:port"),
             ("tcp://h:1", "want host:port, unix:/path, kcp://host:port or quic://host:port"),
         ] {

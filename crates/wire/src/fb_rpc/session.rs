@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::digits::parse_decimal;
 use polyrpc_core::session::server::Incomplete;
 use polyrpc_core::session::{ClientEvent, NotFound, Refusals, ServerEvent, ViolationKind};
 use polyrpc_core::{
@@ -453,7 +454,7 @@ fn check_supported(call: &Call<'_>) -> Result<(), Status> {
 fn service_number(service: &str, hash: ServiceHash) -> Result<u32, Status> {
     match service.strip_prefix('#') {
         Some(number) => {
-            number.parse().map_err(|_| unsupported("want a service's number below 2^32 behind `#`"))
+            parse_decimal(number).ok_or_else(|| unsupported("want a service's number below 2^32 behind `#`"))
         }
         None => Ok(service_id(service, hash)),
     }
@@ -463,7 +464,7 @@ fn method_number(method: &str, by_place: bool) -> Result<i32, Status> {
     let (_, numbers) = method.rsplit_once('#').ok_or_else(|| unnumbered(method))?;
     let (id, place) = numbers.split_once(',').unwrap_or((numbers, numbers));
     let number = if by_place { place } else { id };
-    number.parse().ok().filter(|number| *number >= 0).ok_or_else(|| unnumbered(method))
+    parse_decimal(number).ok_or_else(|| unnumbered(method))
 }
 
 #[cold]

@@ -418,7 +418,9 @@ fn unsupported_call_is_rejected_before_it_is_sent() {
         ("a name without a number", Call { method: "Test", ..plain() }),
         ("a number that is none", Call { method: "Test#x", ..plain() }),
         ("a negative number", Call { method: "#-1", ..plain() }),
+        ("a number with a sign", Call { method: "#+7", ..plain() }),
         ("a service that is none", Call { service: "#x", ..plain() }),
+        ("a service with a sign", Call { service: "#+1", ..plain() }),
     ];
     for (case, call) in cases {
         let mut out = Outbox::new();

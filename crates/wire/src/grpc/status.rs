@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use polyrpc_core::digits::{hexadecimal, put_decimal};
+use polyrpc_core::digits::{hexadecimal, parse_decimal, put_decimal};
 use polyrpc_core::session::NotFound;
 use polyrpc_core::status::texts;
 use polyrpc_core::{Call, Code, Fault, Metadata, Retry, Scope, Status};
@@ -50,7 +50,7 @@ fn code(number: u32) -> Option<Code> {
 
 /// Parses the outcome from the trailers: `grpc-status`, `grpc-message`, `grpc-status-details-bin`.
 pub(super) fn read(number: &[u8], message: Option<&[u8]>, details: Bytes) -> Result<(), Status> {
-    let parsed = std::str::from_utf8(number).ok().and_then(|text| text.parse::<u32>().ok());
+    let parsed = std::str::from_utf8(number).ok().and_then(parse_decimal::<u32>);
     match parsed {
         Some(0) => Ok(()),
         // An unknown number maps to UNKNOWN (`doc/statuscodes.md`), whatever its text.
@@ -176,7 +176,7 @@ mod tests {
             assert_eq!(read(text.as_bytes(), None, Bytes::new()).unwrap_err().code(), code);
         }
         assert!(read(b"0", Some(b"ignored"), Bytes::new()).is_ok());
-        for number in ["17", "", "-1", "nine", "99999999999"] {
+        for number in ["17", "", "-1", "+0", "nine", "99999999999"] {
             let status = read(number.as_bytes(), Some(b"why"), Bytes::new()).unwrap_err();
             assert_eq!((status.code(), status.message()), (Code::Unknown, "why"), "{number}");
         }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::digits::parse_decimal;
 use polyrpc_core::session::{ClientEvent, ViolationKind};
 use polyrpc_core::{
     Call, CallId, Compression, Format, Head, Limits, Message, Metadata, Outbox, Push, Reply, Status,
@@ -218,7 +219,7 @@ impl Client {
 
 /// Returns the number of a function: derived from its name, unless the name is a number like `#887912700`.
 fn number_of(name: &str) -> u32 {
-    name.strip_prefix('#').and_then(|digits| digits.parse().ok()).unwrap_or_else(|| number(name))
+    name.strip_prefix('#').and_then(parse_decimal).unwrap_or_else(|| number(name))
 }
 
 impl Subscriber {

@@ -290,6 +290,20 @@ fn single_argument_needs_no_list() {
 }
 
 #[test]
+fn only_digits_behind_a_hash_are_the_number_of_a_function() {
+    let sent = |function: &str| {
+        let mut out = Outbox::new();
+        client(Version::V0_20)
+            .send(CallId(0), call(function, ADD), &mut out)
+            .expect("the call can be expressed");
+        out.take()
+    };
+    for name in ["add", "#x", "#+7"] {
+        assert_bytes(sent(name), sent(&format!("#{}", super::number(name))));
+    }
+}
+
+#[test]
 fn unknown_function_error_names_its_name_or_number() {
     for (version, want) in [
         (Version::V0_04, "unknown function: nosuch"),

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use polyrpc_core::Metadata;
+use polyrpc_core::digits::parse_decimal;
 
 use crate::http::field;
 
@@ -41,7 +42,7 @@ pub(crate) struct Response<'m> {
 impl<'m> Response<'m> {
     pub(crate) fn read(fields: &'m Metadata) -> Self {
         let status = fields.get(":status").and_then(|status| status.parse().ok());
-        let length = fields.get("content-length").and_then(|length| length.parse().ok());
+        let length = fields.get("content-length").and_then(parse_decimal);
         // An interim status is not a valid response.
         Self { status: status.filter(|status| (200..=999).contains(status)).unwrap_or(500), length, fields }
     }
@@ -53,7 +54,8 @@ impl<'m> Response<'m> {
 
     /// Iterates over its fields, without invalid and hop-by-hop ones.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&'m str, &'m Bytes)> {
-        let no_length = self.status == 204;
+        // A malformed length would not describe the body, whose end is told otherwise then.
+        let no_length = self.status == 204 || self.length.is_none();
         clean(self.fields).filter(move |(name, _)| !(no_length && *name == "content-length"))
     }
 }
@@ -78,4 +80,19 @@ fn is_of_hop(name: &str) -> bool {
         "upgrade",
     ];
     OF_HOP.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn malformed_length_of_a_response_is_not_sent() {
+        for (length, is_sent) in [("5", true), ("+5", false), ("5, 5", false), ("five", false), ("", false)] {
+            let fields: Metadata = [(":status", "200"), ("content-length", length)].into_iter().collect();
+            let response = Response::read(&fields);
+            assert_eq!(response.length.is_some(), is_sent, "{length}");
+            assert_eq!(response.fields().count(), usize::from(is_sent), "{length}");
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use polyrpc_core::digits::parse_decimal;
 use polyrpc_core::{Compression, Format, Json, Metadata, Reply, Status};
 use polyrpc_payload::compress;
 
@@ -156,7 +157,7 @@ impl Fields {
 
 /// Whether a text is a number of 64 bits as parsed by Go's `strconv.ParseUint`, which accepts no sign.
 fn is_decimal(text: &str) -> bool {
-    text.bytes().all(|digit| digit.is_ascii_digit()) && text.parse::<u64>().is_ok()
+    parse_decimal::<u64>(text).is_some()
 }
 
 /// Reserved entries of `X-RPCX-Meta`, which are not metadata.

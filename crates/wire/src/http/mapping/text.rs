@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use polyrpc_core::Compression;
+use polyrpc_core::digits::parse_decimal;
 
 /// Shared text: a slice of a head that is known to be UTF-8.
 #[derive(Debug, Clone)]
@@ -40,6 +41,5 @@ pub(crate) fn milliseconds(value: &[u8]) -> Option<Duration> {
 
 /// Parses a number of up to ten digits.
 fn digits(value: &[u8]) -> Option<u64> {
-    let number = std::str::from_utf8(value).ok().filter(|text| text.len() <= 10)?;
-    number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok())?
+    std::str::from_utf8(value).ok().filter(|text| text.len() <= 10).and_then(parse_decimal)
 }
