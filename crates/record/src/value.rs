@@ -259,7 +259,8 @@ fn known_field(
         _ => scalar(pool, kind, reader)?,
     };
     if field.is_map() {
-        append_map_entry(entries, field.name(), value);
+        let key = pool.message_at(kind.message()?).field(1)?.kind();
+        append_map_entry(entries, field.name(), value, key);
         return Some(());
     }
     match field.is_repeated() {
@@ -282,7 +283,8 @@ fn place(entries: &mut Vec<(String, Value)>, name: &str, add: impl FnOnce(&mut V
     }
 }
 
-fn append_map_entry(entries: &mut Vec<(String, Value)>, name: &str, entry: Value) {
+/// `kind`: the type of the map's keys.
+fn append_map_entry(entries: &mut Vec<(String, Value)>, name: &str, entry: Value, kind: Kind) {
     let Value::Map(mut entry) = entry else { return };
     let mut take = |wanted: &str| {
         let at = entry.iter().position(|(name, _)| name == wanted)?;
@@ -291,7 +293,7 @@ fn append_map_entry(entries: &mut Vec<(String, Value)>, name: &str, entry: Value
     let key = match take("key") {
         Some(Value::Text(text)) => text,
         Some(other) => other.to_string(),
-        None => String::new(),
+        None => default_key(kind).to_owned(),
     };
     let value = take("value").unwrap_or(Value::Null);
     if !entries.iter().any(|(there, _)| there == name) {
@@ -299,6 +301,15 @@ fn append_map_entry(entries: &mut Vec<(String, Value)>, name: &str, entry: Value
     }
     if let Some((_, Value::Map(map))) = entries.iter_mut().find(|(there, _)| there == name) {
         map.push((key, value));
+    }
+}
+
+/// Returns the key of a map's entry that has none, as in protobuf's JSON.
+pub(crate) fn default_key(kind: Kind) -> &'static str {
+    match kind {
+        Kind::String => "",
+        Kind::Bool => "false",
+        _ => "0",
     }
 }
 
@@ -325,7 +336,8 @@ fn unknown_value(reader: &mut Reader<'_>, number: u32, wire: WireType) -> Option
     })
 }
 
-fn scalar(pool: &Pool, kind: Kind, reader: &mut Reader<'_>) -> Option<Value> {
+/// Reads a value of this type, which is neither a message nor a list.
+pub(crate) fn scalar(pool: &Pool, kind: Kind, reader: &mut Reader<'_>) -> Option<Value> {
     let zigzag = |number: u64| i128::from((number >> 1) as i64 ^ -((number & 1) as i64));
     Some(match kind {
         Kind::Double => Value::Float(f64::from_bits(reader.fixed64()?)),
@@ -400,6 +412,17 @@ mod tests {
                 r#""counts":{"x":1,"y":-2},"state":"PAID","raw":"AAE=","steps":[-1,2],"flag":true}"#
             )
         );
+    }
+
+    #[test]
+    fn absent_key_of_a_map_is_the_default_of_its_type() {
+        let pool = pool(
+            r#"syntax = "proto3"; message Maps { map<sint64, string> n = 1; map<bool, string> b = 2; map<string, string> s = 3; }"#,
+        );
+        let maps = pool.message("Maps").unwrap();
+        let entries = b"\x0a\x03\x12\x01x\x12\x03\x12\x01y\x1a\x03\x12\x01z";
+        let tree = Value::decode(Format::Protobuf, entries, Some(&maps)).unwrap();
+        assert_eq!(tree.to_string(), r#"{"n":{"0":"x"},"b":{"false":"y"},"s":{"":"z"}}"#);
     }
 
     #[test]

@@ -163,7 +163,8 @@ impl Kind {
         !matches!(self, Self::String | Self::Bytes | Self::Message(_) | Self::Group(_))
     }
 
-    pub(crate) fn wire_type(self) -> WireType {
+    /// Returns the wire type of its values, unless they are packed.
+    pub fn wire_type(self) -> WireType {
         match self {
             Self::Double | Self::Fixed64 | Self::Sfixed64 => WireType::Fixed64,
             Self::Float | Self::Fixed32 | Self::Sfixed32 => WireType::Fixed32,

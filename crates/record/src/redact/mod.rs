@@ -338,6 +338,59 @@ mod tests {
     }
 
     #[test]
+    fn entries_of_maps_are_removed_by_keys_of_every_type() {
+        let ones = [&b"\x08"[..], &[0xff; 9], b"\x01"].concat();
+        for (kind, encoded, key) in [
+            ("int32", &b"\x08\x05"[..], "5"),
+            ("int32", &ones[..], "-1"),
+            ("int32", b"\x08\xff\xff\xff\xff\x0f", "-1"),
+            ("int64", &ones[..], "-1"),
+            ("uint32", b"\x08\xff\xff\xff\xff\x0f", "4294967295"),
+            ("uint64", &ones[..], "18446744073709551615"),
+            ("sint32", b"\x08\x01", "-1"),
+            ("sint64", b"\x08\x03", "-2"),
+            ("fixed32", b"\x0d\x05\0\0\0", "5"),
+            ("fixed64", b"\x09\x05\0\0\0\0\0\0\0", "5"),
+            ("sfixed32", b"\x0d\xff\xff\xff\xff", "-1"),
+            ("sfixed64", b"\x09\xff\xff\xff\xff\xff\xff\xff\xff", "-1"),
+            ("bool", b"\x08\x01", "true"),
+            ("bool", b"\x08\0", "false"),
+            ("string", b"\x0a\x01a", "a"),
+            // A key that is the default may be left out.
+            ("int32", b"", "0"),
+            ("sint64", b"", "0"),
+            ("fixed32", b"", "0"),
+            ("sfixed64", b"", "0"),
+            ("bool", b"", "false"),
+        ] {
+            let pool =
+                pool(&format!(r#"syntax = "proto3"; message Request {{ map<{kind}, string> m = 5; }}"#));
+            let message = pool.message("Request").unwrap();
+            let entry = [encoded, b"\x12\x06secret"].concat();
+            let body = [&[0x2a, entry.len() as u8][..], &entry[..]].concat();
+            let redact = |path: &str| {
+                let mut redacted = call(Format::Protobuf, body.clone());
+                let rules = Redaction::new().drop_field(path.parse().unwrap());
+                rules.apply(&mut redacted, Some((&message, &message)));
+                let request = redacted.request.unwrap();
+                assert_eq!(request.omitted, "", "{kind} {path}");
+                request.body
+            };
+            assert_eq!(redact(&format!("m.{key}")), "", "{kind} {key}");
+            assert_eq!(redact("m.7"), body, "{kind} {key}");
+        }
+    }
+
+    #[test]
+    fn entry_of_a_messagepack_map_is_removed_by_a_boolean_key() {
+        let mut redacted = call(Format::MessagePack, &b"\x81\xa1m\x82\xc3\xa1x\xc2\xa1y"[..]);
+        Redaction::new().drop_field("m.true".parse().unwrap()).apply(&mut redacted, None);
+        let body = redacted.request.unwrap().body;
+        let tree = Value::decode(Format::MessagePack, &body, None).unwrap();
+        assert_eq!(tree.to_string(), r#"{"m":{"true":null,"false":"y"}}"#);
+    }
+
+    #[test]
     fn rule_that_matched_nothing_is_known_to_every_copy() {
         let paths = |redaction: &Redaction| redaction.unmatched().map(Path::to_string).collect::<Vec<_>>();
         let rules = redaction().drop_field("Request.id".parse().unwrap());

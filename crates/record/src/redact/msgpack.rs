@@ -69,6 +69,7 @@ fn redact_entry(
         Token::Str(text) => std::str::from_utf8(text).ok()?.to_owned(),
         Token::Unsigned(number) => number.to_string(),
         Token::Negative(number) => number.to_string(),
+        Token::Bool(truth) => truth.to_string(),
         // No path can name it.
         _ => return None,
     };

@@ -5,6 +5,7 @@ use polyrpc_payload::schema::{Field, Kind, Message, MessageType, Pool};
 
 use super::{Action, Redaction};
 use crate::path::Step;
+use crate::value::{Value, default_key, scalar};
 
 /// Removes fields of a message. `None` if it is malformed.
 pub(super) fn redact(rules: &Redaction, message: &Message, bytes: &[u8]) -> Option<Vec<u8>> {
@@ -128,7 +129,7 @@ impl Walk<'_> {
         depth: usize,
     ) -> Option<()> {
         let declared = self.pool.message_at(field.kind().message()?);
-        let key = key_of(&declared, entry)?;
+        let key = self.key_of(&declared, entry)?;
         let mut steps = steps.to_vec();
         steps.push(Step::Name(&key));
         let action = self.rules.action(&steps);
@@ -154,6 +155,26 @@ impl Walk<'_> {
         }
         put_bytes(out, field.number(), &body);
         Some(())
+    }
+
+    /// Returns the key of a map's entry, as in protobuf's JSON.
+    fn key_of(&self, declared: &MessageType, entry: &[u8]) -> Option<String> {
+        let kind = declared.field(1)?.kind();
+        let (mut key, mut reader) = (default_key(kind).to_owned(), Reader::new(entry));
+        while !reader.is_empty() {
+            let (number, wire) = reader.tag()?;
+            if number != 1 || wire != kind.wire_type() {
+                reader.skip(number, wire)?;
+                continue;
+            }
+            key = match scalar(self.pool, kind, &mut reader)? {
+                Value::Text(text) => text,
+                // No path can name it.
+                Value::Bytes(_) => return None,
+                other => other.to_string(),
+            };
+        }
+        Some(key)
     }
 
     #[allow(clippy::too_many_arguments, reason = "the state of the walk")]
@@ -217,21 +238,6 @@ fn to_integer(kind: Kind, value: u64) -> i128 {
         Kind::Int32 | Kind::Int64 => (value as i64).into(),
         _ => value.into(),
     }
-}
-
-fn key_of(declared: &MessageType, entry: &[u8]) -> Option<String> {
-    let (mut key, mut reader) = (String::new(), Reader::new(entry));
-    while !reader.is_empty() {
-        let (number, wire) = reader.tag()?;
-        match (number, wire) {
-            (1, WireType::Bytes) => key = std::str::from_utf8(reader.bytes()?).ok()?.to_owned(),
-            (1, WireType::Varint) => {
-                key = to_integer(declared.field(1)?.kind(), reader.varint()?).to_string();
-            }
-            (number, wire) => reader.skip(number, wire)?,
-        }
-    }
-    Some(key)
 }
 
 fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
