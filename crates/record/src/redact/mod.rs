@@ -338,6 +338,29 @@ mod tests {
     }
 
     #[test]
+    fn negative_numbers_of_every_type_have_the_hash_of_other_formats() {
+        let json = Format::Json(Json::Brpc);
+        for kind in ["int32", "int64", "sint32", "sint64", "sfixed32", "sfixed64"] {
+            let pool = pool(&format!(r#"syntax = "proto3"; message Request {{ {kind} id = 1; }}"#));
+            let message = pool.message("Request").unwrap();
+            let protobuf = transcode::to_protobuf(&message, json, br#"{"id":-5}"#).unwrap();
+            let hashes = [json, Format::MessagePack, Format::Protobuf].map(|format| {
+                let body = transcode::from_protobuf(&message, format, &protobuf).unwrap();
+                let mut redacted = call(format, body);
+                let rules = Redaction::new().hash_field("id".parse().unwrap(), b"key");
+                rules.apply(&mut redacted, Some((&message, &message)));
+                let body = redacted.request.unwrap().body;
+                let schema = (format == Format::Protobuf).then_some(&message);
+                Value::decode(format, &body, schema).unwrap().to_json()["id"].clone()
+            });
+            assert!(
+                hashes[0].is_u64() && hashes[1] == hashes[0] && hashes[2] == hashes[0],
+                "{kind}: {hashes:?}"
+            );
+        }
+    }
+
+    #[test]
     fn entries_of_maps_are_removed_by_keys_of_every_type() {
         let ones = [&b"\x08"[..], &[0xff; 9], b"\x01"].concat();
         for (kind, encoded, key) in [

@@ -202,28 +202,25 @@ impl Walk<'_> {
         reader: &mut Reader<'_>,
         out: &mut Vec<u8>,
     ) -> Option<()> {
-        let number = field.number();
-        match (field.kind(), wire) {
-            (Kind::String | Kind::Bytes, WireType::Bytes) => {
+        let (number, kind) = (field.number(), field.kind());
+        match kind {
+            Kind::String | Kind::Bytes if wire == WireType::Bytes => {
                 let text = self.rules.digest_text(reader.bytes()?);
                 put_bytes(out, number, text.as_bytes());
             }
-            (kind, WireType::Varint) if !matches!(kind, Kind::Bool | Kind::Enum(_)) => {
-                let value = reader.varint()?;
-                let hashed: u64 = self.rules.digest_number(to_integer(kind, value)).into();
-                let zigzag = matches!(kind, Kind::Sint32 | Kind::Sint64);
+            _ if is_whole_number(kind) && wire == kind.wire_type() => {
+                // By its value, so that equal values of other formats have the same hash.
+                let Value::Integer(value) = scalar(self.pool, kind, reader)? else { return None };
+                let hashed = self.rules.digest_number(value);
                 put_tag(out, number, wire);
-                put_varint(out, if zigzag { hashed << 1 } else { hashed });
-            }
-            (Kind::Fixed32 | Kind::Sfixed32, WireType::Fixed32) => {
-                let hashed = self.rules.digest_number(reader.fixed32()?.into());
-                put_tag(out, number, wire);
-                out.extend_from_slice(&hashed.to_le_bytes());
-            }
-            (Kind::Fixed64 | Kind::Sfixed64, WireType::Fixed64) => {
-                let hashed: u64 = self.rules.digest_number(reader.fixed64()?.into()).into();
-                put_tag(out, number, wire);
-                out.extend_from_slice(&hashed.to_le_bytes());
+                match wire {
+                    WireType::Fixed32 => out.extend_from_slice(&hashed.to_le_bytes()),
+                    WireType::Fixed64 => out.extend_from_slice(&u64::from(hashed).to_le_bytes()),
+                    _ if matches!(kind, Kind::Sint32 | Kind::Sint64) => {
+                        put_varint(out, u64::from(hashed) << 1)
+                    }
+                    _ => put_varint(out, hashed.into()),
+                }
             }
             _ => reader.skip(number, wire)?,
         }
@@ -231,13 +228,21 @@ impl Walk<'_> {
     }
 }
 
-/// The value of a varint of this type, so that equal values of other formats have the same hash.
-fn to_integer(kind: Kind, value: u64) -> i128 {
-    match kind {
-        Kind::Sint32 | Kind::Sint64 => ((value >> 1) as i64 ^ -((value & 1) as i64)).into(),
-        Kind::Int32 | Kind::Int64 => (value as i64).into(),
-        _ => value.into(),
-    }
+/// Whether values are whole numbers; those of enums are names.
+fn is_whole_number(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Int32
+            | Kind::Int64
+            | Kind::Uint32
+            | Kind::Uint64
+            | Kind::Sint32
+            | Kind::Sint64
+            | Kind::Fixed32
+            | Kind::Fixed64
+            | Kind::Sfixed32
+            | Kind::Sfixed64
+    )
 }
 
 fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
