@@ -184,9 +184,15 @@ impl Setup {
 
     /// Starts a new file if the current one is full.
     fn rotate(&mut self, queue: &Queue) {
-        let Some(writer) = self.writer.take_if(|writer| self.files.is_full(writer)) else { return };
+        let Some(writer) = self.writer.as_mut().filter(|writer| self.files.is_full(writer)) else { return };
+        // Separately, since a call is lost with its block, but not with the index that follows.
+        if let Err(error) = writer.flush() {
+            self.fail(queue, &error);
+            return;
+        }
         queue.count_written(self.unwritten);
         self.unwritten = 0;
+        let Some(writer) = self.writer.take() else { return };
         let rotated = writer.finish().and_then(|_| self.files.archive()).and_then(|_| self.files.create());
         match rotated {
             Ok(writer) => self.writer = Some(writer),
@@ -260,3 +266,37 @@ const RETRY: Duration = Duration::from_secs(1);
 const MAX_METHODS: usize = 10_000;
 /// Maximum length of the name of a remembered method.
 const MAX_NAME: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+
+    use super::*;
+    use crate::call::Call;
+
+    #[test]
+    fn call_whose_block_cannot_be_written_at_the_end_of_a_full_file_is_not_recorded() {
+        let queue = Queue::new(0);
+        let (reader, pipe) = io::pipe().unwrap();
+        let mut writer = Writer::new(File::from(OwnedFd::from(pipe))).unwrap();
+        writer.call(&Call { method: "add".into(), ..Call::default() }).unwrap();
+        let always_full = FileOptions { rotate_at: 0, ..FileOptions::default() };
+        let mut setup = Setup {
+            files: Files::new(PathBuf::from("calls.rec"), always_full),
+            writer: Some(writer),
+            schemas: Vec::new(),
+            methods: HashMap::new(),
+            redaction: Redaction::new(),
+            unwritten: 1,
+            flushed: Instant::now(),
+            retry: None,
+            told: RecorderStats::default(),
+        };
+        // From now on writing fails.
+        drop(reader);
+        setup.rotate(&queue);
+        let stats = queue.stats();
+        assert_eq!((stats.recorded, stats.not_written), (0, 1));
+        assert!(setup.writer.is_none());
+    }
+}
