@@ -27,7 +27,7 @@ pub(super) fn prepare(decision: &Decision, call: &RawRequest, body: &Body) -> Op
             Some(CallCopy::new(admitted, decision.callers_name(), body, candidate, second))
         }
         _ => {
-            mirror.record_untranslatable();
+            admitted.record_untranslatable();
             None
         }
     }

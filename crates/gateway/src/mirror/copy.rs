@@ -10,15 +10,14 @@ use polyrpc::codec::Body;
 use polyrpc_core::protocol::MetadataSupport;
 
 use super::comparison::{self, Answer, Outcome};
-use super::{CopyPermit, MARK, Mirror, Shared, budget};
+use super::{CopyPermit, MARK, Shared, budget};
 use crate::pairs::Pair;
 use crate::upstream::Upstream;
 
 /// A call to copy once its caller has been answered.
 #[derive(Debug)]
 pub(crate) struct CallCopy {
-    mirror: Arc<Mirror>,
-    permit: budget::Permit,
+    admitted: CopyPermit,
     /// The method in the report.
     method: String,
     body: Body,
@@ -60,20 +59,18 @@ impl CallCopy {
         candidate: Leg,
         second: Leg,
     ) -> Self {
-        let CopyPermit { mirror, permit } = admitted;
         let body = Body { bytes: detach(&body.bytes), ..body.clone() };
         let (candidate, second) = (candidate.with_mark(), second.with_mark());
-        Self { mirror, permit, method, body, candidate, second }
+        Self { admitted, method, body, candidate, second }
     }
 
     /// Makes the copy, and compares its answer with the one that the caller got. Returns at once. `pair`, `protocol`: the
     /// translators and the protocol of the upstream that answered the caller.
     pub(crate) fn compare(self, pair: Arc<Pair>, protocol: Protocol, answer: Answer) {
-        let Self { mirror, mut permit, method, body, candidate, second } = self;
+        let Self { admitted, method, body, candidate, second } = self;
         let answer = answer.map(|body| Body { bytes: detach(&body.bytes), ..body });
-        if permit.grow(answer.as_ref().map_or(0, |body| body.bytes.len())).is_err() {
-            return mirror.shared.counts.dropped.add();
-        }
+        let mirror = admitted.mirror.clone();
+        let Some(permit) = admitted.take(answer.as_ref().map_or(0, |body| body.bytes.len())) else { return };
         let copy = Parts { _permit: permit, method, body, candidate, second };
         mirror.submit(Job { shared: mirror.shared.clone(), copy, primary: (pair, protocol, answer) });
     }

@@ -12,7 +12,7 @@ pub(crate) struct Counts {
     pub(crate) failed: Count,
     /// The second primary did not answer.
     pub(crate) unmeasured: Count,
-    /// Not copied: a limit was reached.
+    /// Not copied: a limit was reached, or the call ended without an upstream's answer to compare with.
     pub(crate) dropped: Count,
     /// Not copied: the mirror's upstream is failing.
     pub(crate) paused: Count,

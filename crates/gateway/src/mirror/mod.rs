@@ -20,7 +20,7 @@ use polyrpc::Metadata;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use self::budget::{Budget, LimitReached};
+use self::budget::{Budget, LimitReached, Permit};
 use self::copy::Job;
 use self::pause::Pause;
 use crate::compare::{Findings, Rules, Samples};
@@ -142,17 +142,12 @@ impl Mirror {
             return None;
         }
         match self.budget.take(bytes, Instant::now()) {
-            Ok(permit) => Some(CopyPermit { mirror: self.clone(), permit }),
+            Ok(permit) => Some(CopyPermit { mirror: self.clone(), permit: Some(permit) }),
             Err(LimitReached) => {
                 counts.dropped.add();
                 None
             }
         }
-    }
-
-    /// Counts a call that cannot be sent to the other upstream.
-    pub(crate) fn record_untranslatable(&self) {
-        self.shared.counts.untranslatable.add();
     }
 
     pub(crate) fn counts(&self) -> &Counts {
@@ -179,11 +174,35 @@ impl Mirror {
     }
 }
 
-/// Permit for a copy within all limits.
+/// Permit for a copy within all limits. If it is not used, because the caller went away or the call could not be retried,
+/// the copy counts as dropped.
 #[derive(Debug)]
 pub(crate) struct CopyPermit {
     mirror: Arc<Mirror>,
-    permit: budget::Permit,
+    /// `None` once the copy is made or counted.
+    permit: Option<Permit>,
+}
+
+impl CopyPermit {
+    /// Returns the share of the budget for a copy with this many further bytes, unless a limit is reached.
+    fn take(mut self, bytes: usize) -> Option<Permit> {
+        self.permit.as_mut()?.grow(bytes).ok()?;
+        self.permit.take()
+    }
+
+    /// Counts a call that cannot be sent to the other upstream.
+    pub(crate) fn record_untranslatable(mut self) {
+        self.permit = None;
+        self.mirror.shared.counts.untranslatable.add();
+    }
+}
+
+impl Drop for CopyPermit {
+    fn drop(&mut self) {
+        if self.permit.is_some() {
+            self.mirror.shared.counts.dropped.add();
+        }
+    }
 }
 
 /// Starts the thread that makes copies. It runs until the sender is dropped; then copies in flight are abandoned.

@@ -3,6 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use polyrpc::client::CallOptions;
+use polyrpc::codec::Body;
+use polyrpc::{Bytes, Client, Code, Format, Json};
 use polyrpc_gateway::{Config, Gateway};
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -114,6 +117,69 @@ async fn listed_methods_and_a_part_of_the_calls_are_copied() {
     assert!((100..300).contains(&count(&report, "equal")), "{report:#}");
     assert_eq!(count(&report, "different"), 0, "the time is ignored");
     assert_eq!(a.calls.load(Ordering::Relaxed), 1_000, "the noise is measured at another upstream");
+    gateway.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copy_of_a_call_that_cannot_be_retried_counts_as_dropped() {
+    let (new, b) = (Shop::start(0).await, Shop::start(0).await);
+    new.is_broken.store(true, Ordering::Relaxed);
+    let text = format!(
+        r#"
+            [admin]
+            listen = "127.0.0.1:0"
+            [schema]
+            proto = ["{proto}"]
+            [[listen]]
+            address = "127.0.0.1:0"
+            [[upstream]]
+            name = "new"
+            url = "grpc://{new}"
+            [[upstream]]
+            name = "old"
+            url = "rest-rpc://127.0.0.1:1"
+            [[upstream]]
+            name = "b"
+            url = "grpc://{b}"
+            [[route]]
+            to = {{ new = 100, old = 0 }}
+            abort = {{ to = "old", failures = 1.0 }}
+            [route.mirror]
+            to = "b"
+        "#,
+        proto = proto(),
+        new = new.address(),
+        b = b.address()
+    );
+    let gateway = Gateway::start(Config::parse(&text).unwrap()).await.unwrap();
+    let client = Client::new(&format!("http://{}", gateway.addresses()[0])).unwrap();
+    let mut options = CallOptions::default();
+    options.metadata.insert("tenant", "a");
+    let body = Body::new(Format::Json(Json::Brpc), r#"{"id":1}"#);
+    // The old upstream, where the call would be repeated, has no metadata.
+    let refused = client.call_raw("shop.Shop/Get", body, options).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    assert!(refused.message().contains("rest_rpc cannot carry metadata"), "{refused}");
+    let report = page(&gateway, "report").await;
+    assert_eq!(count(&report, "dropped"), 1, "{report:#}");
+    assert_eq!(b.calls.load(Ordering::Relaxed), 0);
+    gateway.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copy_of_a_call_whose_caller_goes_away_counts_as_dropped() {
+    let (listener, silent) = silent_listener().await;
+    let b = Shop::start(0).await;
+    let gateway = gateway(&silent, &b.address(), "").await;
+    let client = Client::new(&format!("grpc://{}", gateway.addresses()[0])).unwrap();
+    let body = Body::new(Format::Protobuf, Bytes::new());
+    let _connection = tokio::select! {
+        _ = client.call_raw("shop.Shop/Get", body, CallOptions::default()) => panic!("nothing answers"),
+        // The copy is prepared before the gateway connects.
+        accepted = listener.accept() => accepted.unwrap(),
+    };
+    wait_for_page(&gateway, "report", |report| count(report, "dropped") == 1).await;
+    assert_eq!(b.calls.load(Ordering::Relaxed), 0);
     gateway.shutdown().await;
 }
 
