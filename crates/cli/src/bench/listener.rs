@@ -55,7 +55,9 @@ fn leads_to(listening: SocketAddr, called: SocketAddr) -> bool {
 }
 
 fn read_table(path: &str) -> impl Iterator<Item = String> + use<> {
-    let text = fs::read_to_string(path).unwrap_or_default();
+    let bytes = fs::read(path).unwrap_or_default();
+    // A name of a Unix socket may have any bytes.
+    let text = String::from_utf8_lossy(&bytes);
     text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>().into_iter()
 }
 
@@ -85,9 +87,14 @@ fn parse_address(hex: &str) -> Option<IpAddr> {
 
 /// The inode in a line of `/proc/net/unix`, if its socket listens at `path`.
 fn parse_unix_socket(line: &str, path: &str) -> Option<u64> {
-    let fields: Vec<_> = line.split_ascii_whitespace().collect();
-    let listens = u32::from_str_radix(fields.get(3)?, 16).ok()? & ACCEPTS != 0;
-    (listens && *fields.get(7)? == path).then(|| fields.get(6)?.parse().ok())?
+    let (mut fields, mut rest) = ([""; 7], line);
+    for field in &mut fields {
+        (*field, rest) = rest.trim_start().split_once(' ')?;
+    }
+    // Whatever follows is the path, which may contain blanks.
+    let [_, _, _, flags, _, _, inode] = fields;
+    let listens = u32::from_str_radix(flags, 16).ok()? & ACCEPTS != 0;
+    (listens && rest == path).then(|| inode.parse().ok())?
 }
 
 fn owner_of(inode: u64) -> Option<u32> {
@@ -113,9 +120,13 @@ const ACCEPTS: u32 = 1 << 16;
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
     use std::net::TcpListener;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::net::UnixListener;
 
     use super::*;
+    use crate::bench::directory::PrivateDirectory;
 
     #[test]
     fn listening_socket_of_this_process_is_found() {
@@ -139,6 +150,16 @@ mod tests {
     }
 
     #[test]
+    fn unix_socket_is_found_by_a_path_with_blanks_beside_names_of_any_bytes() {
+        let directory = PrivateDirectory::new("listener").unwrap();
+        let path = directory.path().join("a  b");
+        let _other = UnixListener::bind(directory.path().join(OsStr::from_bytes(b"\xff"))).unwrap();
+        let _listener = UnixListener::bind(&path).unwrap();
+        let url = Url::from_server("rpcx", &polyrpc::Address::Unix(path));
+        assert_eq!(process_behind(&url.to_string()).unwrap().id, std::process::id());
+    }
+
+    #[test]
     fn lines_of_proc_net_are_parsed() {
         let line = "   0: 0100007F:1F42 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 4711 1 0 100 0 0 10 0";
         assert_eq!(
@@ -146,10 +167,14 @@ mod tests {
             Some((SocketAddr::from(([127, 0, 0, 1], 8002)), 4711))
         );
         assert_eq!(parse_listening_socket(&line.replace(" 0A ", " 01 "), LISTEN), None);
-        assert_eq!(
-            parse_unix_socket("0: 00000002 00000000 00010000 0001 01 4711 /run/x", "/run/x"),
-            Some(4711)
-        );
+        // The kernel pads the inode.
+        let line = "0: 00000002 00000000 00010000 0001 01   711 /run/a  b ";
+        assert_eq!(parse_unix_socket(line, "/run/a  b "), Some(711));
+        for other in ["/run/a", "/run/a b", "/run/a  b", "b "] {
+            assert_eq!(parse_unix_socket(line, other), None, "{other}");
+        }
+        let nameless = "0: 00000002 00000000 00010000 0001 01 4711";
+        assert_eq!(parse_unix_socket(nameless, ""), None);
         assert_eq!(parse_address("00000000000000000000000001000000"), Some("::1".parse().unwrap()));
     }
 }
