@@ -17,6 +17,7 @@ use rustix::fd::OwnedFd;
 use serde_json::json;
 
 use super::serve::end_with_standard_input;
+use crate::bench::options::parse_positive;
 use crate::failure::Failure;
 use crate::terminal;
 
@@ -38,7 +39,7 @@ pub(super) struct CallOptions {
     message: PathBuf,
     #[arg(long)]
     callers: usize,
-    #[arg(long)]
+    #[arg(long, value_parser = parse_positive)]
     connections: usize,
     #[arg(long)]
     warmup: f64,
@@ -351,3 +352,27 @@ const LISTENER: u64 = u64::MAX;
 const HOUR: u64 = 3_600_000_000_000;
 /// Longest frame that a server takes.
 const MAX_BYTES: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: CallOptions,
+    }
+
+    #[test]
+    fn callers_need_a_connection() {
+        let parse = |connections| {
+            let line = "floor-call --address h:1 --message m --callers 1 --warmup 1 --window 1 --connections";
+            Line::try_parse_from(line.split(' ').chain([connections]))
+        };
+        assert_eq!(parse("2").unwrap().options.connections, 2);
+        let error = parse("0").unwrap_err().to_string();
+        assert!(error.contains("want a number above 0"), "{error}");
+    }
+}
