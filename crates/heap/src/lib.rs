@@ -176,24 +176,25 @@ mod tests {
     /// Lets one test run at a time, since they measure the memory of the whole process.
     static ALONE: Mutex<()> = Mutex::new(());
 
-    /// Number of resident pages.
-    fn resident_pages() -> usize {
-        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-        statm.split(' ').nth(1).unwrap().parse().unwrap()
+    /// Resident memory in KiB.
+    fn resident() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse().unwrap()
     }
 
     #[test]
     fn memory_freed_below_a_live_allocation_is_returned() {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = resident_pages();
+        let before = resident();
         let freed: Vec<_> = (0..32_768).map(|n| vec![n as u8; 1024]).collect();
         // Follows the other allocations in memory, so that glibc returns nothing by itself.
         let live = vec![1_u8; 1024];
         drop(freed);
-        let kept = resident_pages();
+        let kept = resident();
         trim();
-        assert!(kept > before + 4096, "{before} {kept}");
-        assert!(resident_pages() < before + 2048, "{before} {kept} {}", resident_pages());
+        assert!(kept > before + (16 << 10), "{before} {kept}");
+        assert!(resident() < before + (8 << 10), "{before} {kept} {}", resident());
         drop(live);
     }
 
@@ -219,14 +220,14 @@ mod tests {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         // The second thread takes over the arena of the first.
         for (mark, is_returned) in [(true, true), (false, false)] {
-            let before = resident_pages();
+            let before = resident();
             let (end, until) = channel();
             let thread = thread_with_a_large_free_end(until, mark);
-            let kept = resident_pages();
+            let kept = resident();
             trim();
-            let after = resident_pages();
-            assert!(kept > before + 4096, "glibc keeps it under load: {before} {kept}");
-            assert_eq!(after < before + 2048, is_returned, "{before} {kept} {after}");
+            let after = resident();
+            assert!(kept > before + (16 << 10), "glibc keeps it under load: {before} {kept}");
+            assert_eq!(after < before + (8 << 10), is_returned, "{before} {kept} {after}");
             drop(end);
             thread.join().unwrap();
         }

@@ -3,8 +3,9 @@
 
 /// Resident memory in KiB.
 fn resident() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    4 * statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap()
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse().unwrap()
 }
 
 /// Frees large allocations on a thread with an arena of its own, and returns how much of them stays resident, in KiB.
