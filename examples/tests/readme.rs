@@ -32,6 +32,14 @@ fn code_in_the_readmes_is_taken_from_the_examples() {
     }
 }
 
+#[test]
+fn readmes_fit_on_a_page() {
+    for readme in ["README.md", "README.zh.md"] {
+        let lines = text(readme).lines().count();
+        assert!(lines <= 120, "{readme} has {lines} lines");
+    }
+}
+
 /// A block of Rust code and its file.
 struct Block {
     file: Option<String>,
