@@ -14,7 +14,7 @@ use crate::http::h1::frame::head_end;
 /// Settings of a client's WebSocket.
 #[derive(Debug, Clone)]
 pub struct ClientConfig {
-    /// Limits: an HTTP head is bounded by [`Limits::header`].
+    /// Limits, of which only [`Limits::header`] applies: it bounds the head of the server's handshake response.
     pub limits: Limits,
     /// The server's authority, as `host:port`.
     pub authority: String,
@@ -27,11 +27,11 @@ pub struct ClientConfig {
 /// Client of any protocol within a WebSocket.
 ///
 /// ```text
-/// New ──▶ Shaking ──▶ Open       handshake starts with the first call; calls are buffered until it ends
+/// New ──▶ Handshaking ──▶ Open       handshake starts with the first call; calls are buffered until it ends
 /// ```
 ///
-/// The calls of one round form one message. The inner protocol is type-erased, so that the connection code exists once
-/// for all protocols within a WebSocket.
+/// Calls that are made before the handshake is complete are sent in one message, each later call in its own. The inner
+/// protocol is type-erased, so that the connection code exists once for all protocols within a WebSocket.
 pub struct Client {
     config: ClientConfig,
     inner: Box<dyn Session + Send>,
@@ -47,7 +47,7 @@ pub struct Client {
 #[derive(Debug)]
 enum State {
     New,
-    Shaking { key: String, scanned: usize },
+    Handshaking { key: String, scanned: usize },
     Open { endpoint: Endpoint, ponged: bool, close_reported: bool },
 }
 
@@ -58,7 +58,7 @@ impl Client {
         Self { config, inner, state: State::New, outgoing, arrived, left: 0 }
     }
 
-    /// Sends the output of the inner protocol, once the handshake is complete.
+    /// Starts the handshake if it has not started; once it is complete, sends pongs and the inner protocol's output.
     fn send_inner(&mut self, out: &mut Outbox) {
         match &mut self.state {
             State::New => {
@@ -66,9 +66,9 @@ impl Client {
                 out.extend_from_slice(
                     handshake::request(&self.config.authority, &self.config.path, &key).as_bytes(),
                 );
-                self.state = State::Shaking { key, scanned: 0 };
+                self.state = State::Handshaking { key, scanned: 0 };
             }
-            State::Shaking { .. } => {}
+            State::Handshaking { .. } => {}
             State::Open { endpoint, .. } => {
                 endpoint.answer(out.buffer());
                 if !self.outgoing.is_empty() && endpoint.is_open() {
@@ -82,7 +82,7 @@ impl Client {
 
     /// Reads the server's handshake response, once it is complete.
     fn read_handshake(&mut self, inbox: &mut BytesMut) -> Result<(), Violation> {
-        let State::Shaking { key, scanned } = &mut self.state else { return Ok(()) };
+        let State::Handshaking { key, scanned } = &mut self.state else { return Ok(()) };
         let end = head_end(inbox, scanned);
         let limit = self.config.limits.header;
         if end.unwrap_or(inbox.len()) > limit {
@@ -113,7 +113,9 @@ impl Client {
     fn check_capacity(&self) -> Result<(), Status> {
         match self.outgoing.len() < MAX_WAITING {
             true => Ok(()),
-            false => Err(Status::resource_exhausted("the server did not respond to the WebSocket request")),
+            false => {
+                Err(Status::resource_exhausted("too much data waits for the end of the WebSocket handshake"))
+            }
         }
     }
 
