@@ -51,7 +51,7 @@ pub struct ReplyOptions {
     /// [`Internal`](crate::Code::Internal), which names the key; the same applies to trailers. `content-type` sets the
     /// content type of an HTTP response, and has no effect in other protocols.
     pub metadata: Metadata,
-    /// Sent after the reply, if the protocol supports it (gRPC).
+    /// Sent after the reply, if the protocol supports it (gRPC, gRPC-Web, Connect).
     pub trailers: Metadata,
     /// Bytes in addition to the reply: baidu_std's attachment; over HTTP it replaces the reply, as in brpc.
     pub attachment: Bytes,
@@ -328,8 +328,9 @@ impl Context {
     }
 }
 
-/// Trailers of a reply, for protocols that support them (gRPC). Clones share their content; changes after the last
-/// message have no effect.
+/// Trailers of a reply that may be set until the stream of its messages has ended, also after the last message: see
+/// [`Context::trailers`](crate::Context::trailers). Protocols that have trailers send them (gRPC, gRPC-Web, Connect).
+/// Clones share their content.
 #[derive(Debug, Clone, Default)]
 pub struct Trailers(Arc<Mutex<Metadata>>);
 

@@ -184,7 +184,7 @@ pub struct Response<T> {
     pub message: T,
     /// User fields, metadata, headers of the reply.
     pub metadata: Metadata,
-    /// Trailers after the message (gRPC).
+    /// Trailers after the message (gRPC, gRPC-Web, Connect).
     pub trailers: Metadata,
     /// Attachment: bytes in addition to the message.
     pub attachment: Bytes,

@@ -52,12 +52,12 @@ struct TokenState {
 
 type Fetching = AbortOnDrop<Result<Token, Status>>;
 
-/// Credential of the caller, with a limited lifetime.
+/// Bearer token of a client, as fetched by the function that [`bearer`] takes.
 #[derive(Clone)]
 pub struct Token {
     /// The token itself, without `Bearer`.
     pub value: String,
-    /// When it expires; `None`: never, as far as is known.
+    /// When it expires. `None`: it is used until a server rejects it.
     pub expires_at: Option<Instant>,
 }
 

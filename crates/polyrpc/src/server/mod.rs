@@ -3,8 +3,8 @@
 //! call to its method, `in_flight` keeps the pending calls, `streams` carries the messages of streaming calls.
 //! `data_connection` is for connections that carry no calls. `registration` publishes the server's address.
 //!
-//! Around that: [`ConcurrencyLimit`] limits, [`Hook`]s, and the [layers](crate::layer::Layer) around methods, which
-//! `extensions` puts in their places.
+//! These surround the methods: [`Hook`]s, [`ConcurrencyLimit`]s and [layers](crate::layer::Layer). `extensions` applies
+//! them.
 
 mod listen;
 mod proxy_header;
@@ -293,8 +293,8 @@ impl Server {
         self
     }
 
-    /// Lets pages of other origins call from a browser, by gRPC-Web or plain HTTP. By default no other origin is
-    /// allowed.
+    /// Lets pages of other origins call from a browser: by gRPC-Web, Connect, plain HTTP or WebSocket. By default no
+    /// other origin is allowed.
     #[must_use]
     pub fn cors(mut self, cors: Cors) -> Self {
         self.cors = cors;
@@ -364,8 +364,8 @@ impl Server {
         self
     }
 
-    /// Sets the compressor for each of rpcx's compressor numbers, as its callers have registered them. Default: none
-    /// and gzip. A message with another number closes its connection, as in rpcx.
+    /// Sets the compressor for each of rpcx's compressor numbers, as its callers have registered them. Default: 0 is no
+    /// compression, 1 is gzip. A message with another number closes its connection, as in rpcx.
     ///
     /// ```
     /// # fn main() -> polyrpc::Result<()> {
@@ -435,8 +435,8 @@ impl Server {
     /// # Errors
     ///
     /// If the address is invalid or in use, if a [limit](Self::limits) is zero that must not be, if a
-    /// [hook](Hook::on_register) rejects it, if there is nothing to [register](Self::register_in), or if two
-    /// [protocols](Self::protocol) have the same name.
+    /// [hook](Hook::on_register) rejects a service, if a [registration](Self::register_in) has no service to publish or
+    /// an invalid address, or if two [protocols](Self::protocol) have the same name.
     pub async fn bind(mut self, listen: impl Into<Listen>) -> io::Result<BoundServer> {
         if let Some(budget) = &self.memory {
             self.limits.memory = budget.bytes();
@@ -534,7 +534,7 @@ pub(crate) struct Shared {
     exposes_errors: bool,
     /// The protocols of other crates.
     added: Vec<(Protocol, Arc<dyn SessionFactory>)>,
-    /// Counters of the server's calls, if they are exported.
+    /// Counters of the server's calls, if it exports or counts them.
     metrics: Option<Metrics>,
     started: SystemTime,
 }
@@ -545,7 +545,7 @@ impl Shared {
         Protocol::ALL.into_iter().chain(self.added.iter().map(|(protocol, _)| *protocol))
     }
 
-    /// Creates the sessions of a protocol of another crate.
+    /// Returns the session factory of a protocol of another crate.
     fn sessions(&self, protocol: Protocol) -> Option<Arc<dyn SessionFactory>> {
         let (_, sessions) = self.added.iter().find(|(added, _)| *added == protocol)?;
         Some(sessions.clone())
@@ -572,7 +572,7 @@ fn distinct_protocols(added: &[(Protocol, Arc<dyn SessionFactory>)]) -> io::Resu
 /// A server that listens.
 pub struct BoundServer {
     shared: Arc<Shared>,
-    /// The address of the first listener is the advertised one.
+    /// Registrations that [`BoundServer::start`] starts. Unless they set an address, they advertise the first listener.
     planned: Vec<CheckedRegistration>,
     listeners: Vec<(Option<Listener>, Arc<BoundListener>)>,
 }
@@ -610,13 +610,14 @@ impl BoundServer {
         running.shutdown(grace).await;
     }
 
-    /// Serves in the background, in tasks of the current runtime, until the returned value is dropped.
+    /// Serves in the background until the returned value is dropped. Connections are served in tasks of the current
+    /// runtime, or on the threads of [`Server::executor`].
     ///
     /// # Panics
     ///
     /// If called outside of a tokio runtime.
     pub fn start(self) -> ServerHandle {
-        let inside = self.listeners[0].1.clone();
+        let first = self.listeners[0].1.clone();
         let addresses: Vec<_> =
             self.listeners.iter().map(|(_, bound)| bound.context.address.clone()).collect();
         if let Some(data) = &self.shared.data {
@@ -625,9 +626,9 @@ impl BoundServer {
         }
         let mut tasks = JoinSet::new();
         let mut watch = JoinSet::new();
-        let mut delivered = Vec::new();
+        let mut deliveries = Vec::new();
         for (listener, bound) in self.listeners {
-            delivered.extend(listener.as_ref().and_then(Listener::delivery));
+            deliveries.extend(listener.as_ref().and_then(Listener::delivery));
             if let Some(acceptor) = &bound.context.tls {
                 watch.spawn(acceptor.watch());
             }
@@ -638,15 +639,15 @@ impl BoundServer {
         }
         let watched = self.shared.clone();
         watch.spawn(async move { watched.open.watch().await });
-        let registrations = Registrations::start(self.planned, &inside.context.address, &self.shared.open);
-        let open = Some(Arc::default());
+        let registrations = Registrations::start(self.planned, &first.context.address, &self.shared.open);
+        let accepts = Some(Arc::default());
         ServerHandle {
             shared: self.shared,
-            inside,
+            first,
             addresses,
             accepting: tasks,
-            delivered: Mutex::new(delivered),
-            open,
+            deliveries: Mutex::new(deliveries),
+            accepts,
             registrations,
             _watch: watch,
         }
@@ -662,13 +663,14 @@ impl fmt::Debug for BoundServer {
 /// Handle of a running server. Dropping it closes its listeners and its connections at once.
 pub struct ServerHandle {
     shared: Arc<Shared>,
-    inside: Arc<BoundListener>,
+    first: Arc<BoundListener>,
     addresses: Vec<Address>,
     accepting: JoinSet<()>,
-    /// Ends of the listeners whose last data this process delivers itself.
-    delivered: Mutex<Vec<DeliveryFuture>>,
-    /// `None` once no connections are accepted any more.
-    open: Option<Arc<()>>,
+    /// Futures that resolve once the peers of a KCP or QUIC listener have received its last data. The kernel does this
+    /// for TCP and Unix sockets.
+    deliveries: Mutex<Vec<DeliveryFuture>>,
+    /// Held while connections are accepted: a [`Connector`] upgrades its weak reference. `None` during the shutdown.
+    accepts: Option<Arc<()>>,
     registrations: Registrations,
     /// Closes slow connections and reloads certificates. It keeps running during the shutdown, so that no slow
     /// connection delays the end.
@@ -686,21 +688,21 @@ impl ServerHandle {
         &self.addresses
     }
 
-    /// Returns a client that calls this server without a network, by the given built-in protocol. Call a protocol of
-    /// another crate by its URL.
+    /// Returns a client that calls this server without a network, by the given built-in protocol. To call by a protocol
+    /// of another crate, create a client from a URL.
     ///
     /// # Errors
     ///
     /// If the system has no sockets left, or the protocol is of another crate.
     pub fn client(&self, protocol: Protocol) -> io::Result<Client> {
-        client(&self.inside, protocol)
+        client(&self.first, protocol)
     }
 
-    /// Returns a connector to the first listener that needs no network and does not keep the server running, for
-    /// programs that implement one of its protocols themselves.
+    /// Returns a connector to the server's first listener, for programs that implement one of its protocols themselves.
+    /// It needs no network, and does not keep the server running.
     pub fn connector(&self) -> Connector {
-        let open = self.open.as_ref().map_or_else(Weak::new, Arc::downgrade);
-        Connector { listener: Arc::downgrade(&self.inside), open }
+        let accepts = self.accepts.as_ref().map_or_else(Weak::new, Arc::downgrade);
+        Connector { listener: Arc::downgrade(&self.first), accepts }
     }
 
     /// Returns the number of open connections.
@@ -713,7 +715,7 @@ impl ServerHandle {
         self.shared.open.facts()
     }
 
-    /// Returns a handle to observe the server, which does not keep it running.
+    /// Returns a handle to observe the server and to drain it, which does not keep it running.
     pub fn monitor(&self) -> Monitor {
         Monitor::new(Arc::downgrade(&self.shared), self.addresses.clone(), self.registration())
     }
@@ -725,15 +727,14 @@ impl ServerHandle {
 
     /// Shuts down. The server reports that it is not ready and removes itself from the registries, still accepting
     /// calls for the time of [`Server::lame_duck`]. Then it accepts no more connections, rejects new calls in each
-    /// protocol's own way, finishes every accepted call, and closes. Calls that are not done within `grace` after that
-    /// are aborted.
+    /// protocol's own way, and waits for the accepted calls, for at most `grace`; the remaining ones are aborted.
     ///
     /// Ends with an event of `tracing` at INFO: how many calls were finished meanwhile, and how many were aborted.
     pub async fn shutdown(mut self, grace: Duration) {
         let (began, before) = (Instant::now(), self.info().calls);
         self.retire().await;
         self.accepting.shutdown().await;
-        self.open = None;
+        self.accepts = None;
         self.shared.own_health.close();
         self.shared.open.order(ConnectionCommand::Drain);
         let draining = Instant::now();
@@ -741,9 +742,9 @@ impl ServerHandle {
         let after = self.info().calls;
         self.shared.open.order(ConnectionCommand::Close);
         let _ = tokio::time::timeout(CUT_OFF, self.shared.open.wait_until_empty()).await;
-        let delivered = std::mem::take(self.delivered.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let deliveries = std::mem::take(self.deliveries.get_mut().unwrap_or_else(PoisonError::into_inner));
         let left = grace.saturating_sub(draining.elapsed()).max(CUT_OFF);
-        let _ = tokio::time::timeout(left, join_all(delivered)).await;
+        let _ = tokio::time::timeout(left, join_all(deliveries)).await;
         let ended = |calls: &Calls| calls.succeeded + calls.failed;
         tracing::info!(
             finished = ended(&after).saturating_sub(ended(&before)),
@@ -768,7 +769,7 @@ impl ServerHandle {
         }
     }
 
-    /// Waits until the accept loops end: forever, unless the server is shut down from elsewhere.
+    /// Waits forever: the accept loops do not end.
     async fn wait_until_closed(mut self) {
         while self.accepting.join_next().await.is_some() {}
     }
@@ -778,7 +779,7 @@ impl ServerHandle {
 #[derive(Clone)]
 pub struct Connector {
     listener: Weak<BoundListener>,
-    open: Weak<()>,
+    accepts: Weak<()>,
 }
 
 impl Connector {
@@ -813,7 +814,7 @@ impl Connector {
 
     fn listener(&self) -> io::Result<Arc<BoundListener>> {
         let shut_down_error = || io::Error::new(io::ErrorKind::NotConnected, "the server has shut down");
-        let _open = self.open.upgrade().ok_or_else(shut_down_error)?;
+        let _accepts = self.accepts.upgrade().ok_or_else(shut_down_error)?;
         self.listener.upgrade().ok_or_else(shut_down_error)
     }
 }

@@ -14,7 +14,7 @@ use crate::layers::Metrics;
 use crate::service::MethodInfo;
 use crate::transport::Address;
 
-/// Observes a running server: for pages, exporters, and consoles. See
+/// Observes a running server, and drains it: for pages, exporters, and consoles. See
 /// [`ServerHandle::monitor`](super::ServerHandle::monitor). Clones observe the same server.
 ///
 /// It does not keep the server running. Once the server is gone, its methods return `None`, `false` or nothing.

@@ -1,5 +1,6 @@
-//! `/hotspots/cpu`, `/hotspots/contention`, `/hotspots/heap`: where the process spends its time, where it waits for locks, and
-//! where its memory comes from. The admin listener makes profiles; this shows them.
+//! `/hotspots`, `/pprof` and `/debug/pprof`: where the process spends its time, where it waits for locks, and where its
+//! memory was allocated. The admin listener takes the profiles (`admin/profiles.rs`); this module parses its requests
+//! and renders the results.
 
 mod locks;
 
@@ -20,7 +21,8 @@ pub(crate) use self::page::answer_profile;
 #[cfg(feature = "profile")]
 pub(crate) use self::query::{Display, Source, kind as profile_kind, query as profile_query};
 
-/// Answers where no profile is made.
+/// Answers requests for which no profile is taken: on other listeners than the admin listener, without the feature
+/// `profile`, and of unknown paths.
 pub(super) fn answer(_: &State, request: &PageRequest) -> Reply {
     let why = match (request.segment(0), request.segment(1)) {
         (Some("hotspots"), Some("contention")) => return locks::answer(request),

@@ -10,8 +10,8 @@ use polyrpc_core::Status;
 use crate::client::Result;
 use crate::discovery::Instance;
 
-/// A part of a whole: a client of a [`Parallel`](super::Parallel), or the partition that a server holds (brpc's
-/// `Partition`).
+/// Position of a part among all parts: of a client in a [`Parallel`](super::Parallel), or of a partition in a
+/// [`Partition`](super::Partition). brpc's struct `Partition`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartitionIndex {
     /// Index of the part, starting at zero.
@@ -23,7 +23,7 @@ pub struct PartitionIndex {
 impl FromStr for PartitionIndex {
     type Err = Status;
 
-    /// Parses `N/M`, the usual tag.
+    /// Parses `index/count`, such as `0/3`: the form of brpc's examples, and [`Partition`](super::Partition)'s default.
     fn from_str(tag: &str) -> Result<Self, Status> {
         let number = |text: &str| text.trim().parse().ok();
         tag.split_once('/')
