@@ -27,8 +27,8 @@ pub enum Value {
     Bytes(Vec<u8>),
     /// A list.
     List(Vec<Self>),
-    /// Fields or entries, in the order of the message. A field that the schema does not declare is called `#` and its
-    /// number.
+    /// Fields or entries, in the order of the message. A field that the schema does not declare, or declares with another
+    /// wire type, is called `#` and its number.
     Map(Vec<(String, Self)>),
 }
 
@@ -222,7 +222,7 @@ fn from_protobuf(pool: &Pool, message: &MessageType, bytes: &[u8], depth: usize)
     let mut reader = Reader::new(bytes);
     while !reader.is_empty() {
         let (number, wire) = reader.tag()?;
-        match message.field(number) {
+        match message.field(number).filter(|field| accepts(field, wire)) {
             Some(field) => known_field(pool, field, wire, &mut reader, depth, &mut entries)?,
             // The search for earlier values of the field must not become slow.
             None if entries.len() > MAX_FIELDS => return None,
@@ -235,6 +235,13 @@ fn from_protobuf(pool: &Pool, message: &MessageType, bytes: &[u8], depth: usize)
     Some(Value::Map(entries))
 }
 
+/// Whether a value of this wire type can be the field's. If not, it counts as an unknown field, as in every parser.
+pub(crate) fn accepts(field: &Field, wire: WireType) -> bool {
+    let is_packed = wire == WireType::Bytes && field.is_repeated() && field.kind().is_packable();
+    is_packed || wire == field.kind().wire_type()
+}
+
+/// Reads a value of a wire type that the field [accepts].
 fn known_field(
     pool: &Pool,
     field: &Field,
@@ -244,7 +251,7 @@ fn known_field(
     entries: &mut Vec<(String, Value)>,
 ) -> Option<()> {
     let kind = field.kind();
-    if wire == WireType::Bytes && kind.is_packable() && field.is_repeated() {
+    if wire == WireType::Bytes && kind.is_packable() {
         let mut packed = Reader::new(reader.bytes()?);
         let mut items = Vec::new();
         while !packed.is_empty() {
@@ -432,6 +439,29 @@ mod tests {
         let empty = pool.message("Empty").unwrap();
         let tree = Value::decode(Format::Protobuf, b"\x08\x05\x12\x02hi\x12\x02ho", Some(&empty)).unwrap();
         assert_eq!(tree.to_string(), r##"{"#1":5,"#2":["hi","ho"]}"##);
+    }
+
+    #[test]
+    fn fields_of_another_wire_type_than_declared_are_kept_by_number() {
+        let pool = pool(PROTO);
+        let order = pool.message("Order").unwrap();
+        for (bytes, want) in [
+            // The number, as 4 bytes and as a list.
+            (&b"\x0d\x05\0\0\0"[..], r##"{"#1":5}"##),
+            (b"\x0a\x02hi", r##"{"#1":"hi"}"##),
+            // An item, a map's entry and bytes, as varints.
+            (b"\x10\x05\x18\x06\x28\x07", r##"{"#2":5,"#3":6,"#5":7}"##),
+            // An item as a group.
+            (b"\x13\x08\x01\x14", r##"{"#2":"CAE="}"##),
+            // An element of a list.
+            (b"\x30\x01\x35\x05\0\0\0\x32\x01\x04", r##"{"steps":[-1,2],"#6":5}"##),
+            // Key and value of a map's entry.
+            (b"\x1a\x04\x08\x05\x10\x06", r##"{"counts":{"":6}}"##),
+            (b"\x1a\x06\x0a\x01x\x12\x01y", r##"{"counts":{"x":null}}"##),
+        ] {
+            let tree = Value::decode(Format::Protobuf, bytes, Some(&order));
+            assert_eq!(tree.unwrap().to_string(), want, "{bytes:x?}");
+        }
     }
 
     #[test]
