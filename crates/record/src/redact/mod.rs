@@ -22,7 +22,8 @@ use crate::path::{Path, Step};
 /// `authorization` and `cookie`, and of names that end in `-token`, `-secret`, `-password` or `-key`.
 ///
 /// Rules by path fail closed: as soon as there is a rule, messages that cannot be decoded, attachments and messages of
-/// streams are recorded without their bodies, and fields that the schema does not declare are removed.
+/// streams are recorded without their bodies, and fields that the schema does not declare, or declares with another wire
+/// type, are removed.
 ///
 /// ```
 /// use polyrpc_record::redact::Redaction;
@@ -401,6 +402,32 @@ mod tests {
             };
             assert_eq!(redact(&format!("m.{key}")), "", "{kind} {key}");
             assert_eq!(redact("m.7"), body, "{kind} {key}");
+        }
+    }
+
+    #[test]
+    fn values_of_another_wire_type_than_declared_are_removed_if_there_is_a_rule() {
+        let pool = pool(PROTO);
+        let message = pool.message("Request").unwrap();
+        for (path, body, want) in [
+            // In place of the number a message, whose fields a path may name.
+            ("**.password", &b"\x12\x06secret"[..], &b""[..]),
+            ("user.password", b"\x0a\x04\x12\x02pw", b"\x0a\x00"),
+            ("user.password", b"\x0a\x09\x11\x01\x02\x03\x04\x05\x06\x07\x08", b"\x0a\x00"),
+            ("id", b"\x15\x01\x02\x03\x04", b""),
+            // It is no element of the list.
+            ("cards.1", b"\x1d\x09\0\0\0\x18\x05\x18\x06", b"\x18\x05"),
+            // The key of a map as a number: the entry may be the one that the path names.
+            ("notes.5", b"\x22\x0a\x08\x05\x12\x06secret", b""),
+            ("notes.a", b"\x22\x0a\x08\x05\x12\x06secret", b""),
+            // A map's value as a number.
+            ("notes.b", b"\x22\x05\x0a\x01a\x10\x05", b"\x22\x03\x0a\x01a"),
+        ] {
+            let mut redacted = call(Format::Protobuf, body);
+            let rules = Redaction::new().drop_field(path.parse().unwrap());
+            rules.apply(&mut redacted, Some((&message, &message)));
+            let request = redacted.request.unwrap();
+            assert_eq!((&request.body[..], request.omitted.as_str()), (want, ""), "{path} {body:x?}");
         }
     }
 

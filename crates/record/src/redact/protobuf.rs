@@ -5,7 +5,7 @@ use polyrpc_payload::schema::{Field, Kind, Message, MessageType, Pool};
 
 use super::{Action, Redaction};
 use crate::path::Step;
-use crate::value::{Value, default_key, scalar};
+use crate::value::{Value, accepts, default_key, scalar};
 
 /// Removes fields of a message. `None` if it is malformed.
 pub(super) fn redact(rules: &Redaction, message: &Message, bytes: &[u8]) -> Option<Vec<u8>> {
@@ -35,8 +35,8 @@ impl Walk<'_> {
         while !reader.is_empty() {
             let start = reader.rest();
             let (number, wire) = reader.tag()?;
-            let Some(field) = message.field(number) else {
-                // No path can name it.
+            let Some(field) = message.field(number).filter(|field| accepts(field, wire)) else {
+                // No path can name it, or what is inside a value of another type than declared.
                 reader.skip(number, wire)?;
                 continue;
             };
@@ -52,6 +52,7 @@ impl Walk<'_> {
         Some(())
     }
 
+    /// Writes a value, of a wire type that the field accepts, as far as the rules keep it.
     fn redact_field(
         &self,
         field: &Field,
@@ -63,7 +64,7 @@ impl Walk<'_> {
     ) -> Option<()> {
         let kind = field.kind();
         let action = self.rules.action(steps);
-        if field.is_map() && wire == WireType::Bytes {
+        if field.is_map() {
             let entry = reader.bytes()?;
             return match action {
                 Action::Keep => self.redact_map_entry(field, steps, entry, out, depth),
@@ -76,14 +77,14 @@ impl Walk<'_> {
         if action == Action::Drop || self.hides_packed(field, (&*reader, wire), steps) {
             return reader.skip(field.number(), wire);
         }
-        match (kind, wire) {
-            (Kind::Message(id), WireType::Bytes) => {
+        match kind {
+            Kind::Message(id) => {
                 let inner = self.pool.message_at(id);
                 let mut body = Vec::new();
                 self.redact_message(&inner, steps, reader.bytes()?, &mut body, depth)?;
                 put_bytes(out, field.number(), &body);
             }
-            (Kind::Group(id), WireType::StartGroup) => {
+            Kind::Group(id) => {
                 let inner = self.pool.message_at(id);
                 let mut body = Vec::new();
                 self.redact_message(&inner, steps, reader.group(field.number())?, &mut body, depth)?;
@@ -91,8 +92,6 @@ impl Walk<'_> {
                 out.extend_from_slice(&body);
                 put_tag(out, field.number(), WireType::EndGroup);
             }
-            // A value that does not match the schema cannot be inspected.
-            (Kind::Message(_) | Kind::Group(_), _) => reader.skip(field.number(), wire)?,
             _ => {
                 reader.skip(field.number(), wire)?;
                 out.extend_from_slice(start.get(..start.len() - reader.rest().len())?);
@@ -129,7 +128,7 @@ impl Walk<'_> {
         depth: usize,
     ) -> Option<()> {
         let declared = self.pool.message_at(field.kind().message()?);
-        let key = self.key_of(&declared, entry)?;
+        let Some(key) = self.key_of(&declared, entry)? else { return Some(()) };
         let mut steps = steps.to_vec();
         steps.push(Step::Name(&key));
         let action = self.rules.action(&steps);
@@ -141,31 +140,35 @@ impl Walk<'_> {
         while !reader.is_empty() {
             let start = reader.rest();
             let (number, wire) = reader.tag()?;
-            match (declared.field(number), number) {
-                (Some(value), 2) => {
+            match declared.field(number).filter(|field| accepts(field, wire)) {
+                Some(value) if number == 2 => {
                     let input = (&mut reader, start);
                     self.redact_entry_field(value, wire, action, &steps, input, &mut body, depth)?;
                 }
-                (Some(_), _) => {
+                Some(_) => {
                     reader.skip(number, wire)?;
                     body.extend_from_slice(start.get(..start.len() - reader.rest().len())?);
                 }
-                (None, _) => reader.skip(number, wire)?,
+                None => reader.skip(number, wire)?,
             }
         }
         put_bytes(out, field.number(), &body);
         Some(())
     }
 
-    /// Returns the key of a map's entry, as in protobuf's JSON.
-    fn key_of(&self, declared: &MessageType, entry: &[u8]) -> Option<String> {
+    /// Returns the key of a map's entry, as in protobuf's JSON; the inner `None` if it has another type than declared, so
+    /// that no path can name the entry.
+    fn key_of(&self, declared: &MessageType, entry: &[u8]) -> Option<Option<String>> {
         let kind = declared.field(1)?.kind();
         let (mut key, mut reader) = (default_key(kind).to_owned(), Reader::new(entry));
         while !reader.is_empty() {
             let (number, wire) = reader.tag()?;
-            if number != 1 || wire != kind.wire_type() {
+            if number != 1 {
                 reader.skip(number, wire)?;
                 continue;
+            }
+            if wire != kind.wire_type() {
+                return Some(None);
             }
             key = match scalar(self.pool, kind, &mut reader)? {
                 Value::Text(text) => text,
@@ -174,7 +177,7 @@ impl Walk<'_> {
                 other => other.to_string(),
             };
         }
-        Some(key)
+        Some(Some(key))
     }
 
     #[allow(clippy::too_many_arguments, reason = "the state of the walk")]
@@ -204,7 +207,7 @@ impl Walk<'_> {
     ) -> Option<()> {
         let (number, kind) = (field.number(), field.kind());
         match kind {
-            Kind::String | Kind::Bytes if wire == WireType::Bytes => {
+            Kind::String | Kind::Bytes => {
                 let text = self.rules.digest_text(reader.bytes()?);
                 put_bytes(out, number, text.as_bytes());
             }
