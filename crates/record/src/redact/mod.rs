@@ -432,6 +432,25 @@ mod tests {
     }
 
     #[test]
+    fn elements_of_packed_lists_count_in_positions() {
+        let pool = pool(PROTO);
+        let message = pool.message("Request").unwrap();
+        // Two elements, the second one of two bytes; a third one by itself; two more.
+        let body = b"\x1a\x03\x05\x80\x01\x18\x07\x1a\x02\x08\x09";
+        for (path, want) in [
+            ("cards.1", &b"\x18\x07\x1a\x02\x08\x09"[..]),
+            ("cards.2", b"\x1a\x03\x05\x80\x01\x1a\x02\x08\x09"),
+            ("cards.4", b"\x1a\x03\x05\x80\x01\x18\x07"),
+            ("cards.5", &body[..]),
+        ] {
+            let mut redacted = call(Format::Protobuf, &body[..]);
+            let rules = Redaction::new().drop_field(path.parse().unwrap());
+            rules.apply(&mut redacted, Some((&message, &message)));
+            assert_eq!(redacted.request.unwrap().body, want, "{path}");
+        }
+    }
+
+    #[test]
     fn entry_of_a_messagepack_map_is_removed_by_a_boolean_key() {
         let mut redacted = call(Format::MessagePack, &b"\x81\xa1m\x82\xc3\xa1x\xc2\xa1y"[..]);
         Redaction::new().drop_field("m.true".parse().unwrap()).apply(&mut redacted, None);

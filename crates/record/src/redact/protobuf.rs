@@ -45,7 +45,7 @@ impl Walk<'_> {
             if field.is_repeated() && !field.is_map() {
                 let count = counts.entry(number).or_default();
                 steps.push(Step::Index(*count));
-                *count += 1;
+                *count += if is_packed(field, wire) { packed_count(field.kind(), reader)? } else { 1 };
             }
             self.redact_field(field, wire, &steps, (&mut reader, start), out, depth)?;
         }
@@ -107,14 +107,13 @@ impl Walk<'_> {
         (reader, wire): (&Reader<'_>, WireType),
         steps: &[Step<'_>],
     ) -> bool {
-        if wire != WireType::Bytes || !field.kind().is_packable() || !self.rules.names_positions() {
+        if !is_packed(field, wire) || !self.rules.names_positions() {
             return false;
         }
-        let list = steps.get(..steps.len().saturating_sub(1)).unwrap_or_default();
-        // An element takes at least one byte.
-        let most = { *reader }.bytes().map_or(0, <[u8]>::len);
-        (0..most).any(|index| {
-            let element = [list, &[Step::Index(index)]].concat();
+        let Some((Step::Index(first), list)) = steps.split_last() else { return false };
+        let count = packed_count(field.kind(), *reader).unwrap_or(0);
+        (0..count).any(|index| {
+            let element = [list, &[Step::Index(first + index)]].concat();
             self.rules.action(&element) != Action::Keep
         })
     }
@@ -229,6 +228,21 @@ impl Walk<'_> {
         }
         Some(())
     }
+}
+
+/// Whether a value of this wire type is a packed list.
+fn is_packed(field: &Field, wire: WireType) -> bool {
+    wire == WireType::Bytes && field.kind().is_packable()
+}
+
+/// Returns the number of elements of the packed list that follows, with an incomplete last one.
+fn packed_count(kind: Kind, mut reader: Reader<'_>) -> Option<usize> {
+    let list = reader.bytes()?;
+    Some(match kind.wire_type() {
+        WireType::Fixed32 => list.len().div_ceil(4),
+        WireType::Fixed64 => list.len().div_ceil(8),
+        _ => list.split_inclusive(|byte| *byte < 0x80).count(),
+    })
 }
 
 /// Whether values are whole numbers; those of enums are names.
