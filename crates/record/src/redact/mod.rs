@@ -1,5 +1,6 @@
 //! Removes sensitive data from recordings: credentials, and fields by path.
 
+mod declaration;
 mod json;
 mod msgpack;
 mod protobuf;
@@ -13,6 +14,7 @@ use polyrpc_core::Format;
 use polyrpc_payload::schema;
 use sha2::Sha256;
 
+use self::declaration::Declaration;
 use crate::call::{Call, Field, Message};
 use crate::path::{Path, Step};
 
@@ -112,6 +114,10 @@ impl Redaction {
 
     /// Replaces a text, bytes or a whole number by its HMAC-SHA-256, shortened, so that equal values stay equal. Other
     /// values are removed. All fields have one key, that of the last call.
+    ///
+    /// If the schema of the method is known, its types decide, and equal values have the same hash in every format. If not,
+    /// a value is hashed as its format writes it. Canonical JSON writes 64-bit integers, bytes and enums as texts, so that
+    /// their hashes there differ from those in MessagePack.
     #[must_use]
     pub fn hash_field(mut self, path: Path, key: &[u8]) -> Self {
         self.hashed.push(Rule::new(path));
@@ -168,10 +174,13 @@ impl Redaction {
         if message.body.is_empty() {
             return;
         }
+        let declared = schema.map(|schema| Declaration::of_message(schema, message.positional));
         let redacted = match (message.format, schema) {
             (Some(Format::Protobuf), Some(schema)) => protobuf::redact(self, schema, &message.body),
-            (Some(Format::Json(_)), _) => json::redact(self, &message.body),
-            (Some(Format::MessagePack | Format::MessagePackArray), _) => msgpack::redact(self, &message.body),
+            (Some(Format::Json(_)), _) => json::redact(self, declared, &message.body),
+            (Some(Format::MessagePack | Format::MessagePackArray), _) => {
+                msgpack::redact(self, declared, &message.body)
+            }
             _ => None,
         };
         match redacted {
@@ -358,6 +367,101 @@ mod tests {
                 hashes[0].is_u64() && hashes[1] == hashes[0] && hashes[2] == hashes[0],
                 "{kind}: {hashes:?}"
             );
+        }
+    }
+
+    /// Translates canonical JSON to every format, and returns what the rules leave of each message.
+    fn redact_in_every_format(
+        rules: &Redaction,
+        message: &schema::Message,
+        json: &str,
+    ) -> Vec<serde_json::Value> {
+        let protobuf = transcode::to_protobuf(message, Format::Json(Json::Proto3), json.as_bytes()).unwrap();
+        let json = [Json::Proto3, Json::Brpc, Json::Go].map(Format::Json);
+        let formats = [Format::Protobuf, Format::MessagePack].into_iter().chain(json);
+        let redacted = formats.map(|format| {
+            let body = transcode::from_protobuf(message, format, &protobuf).unwrap();
+            let mut redacted = call(format, body);
+            rules.apply(&mut redacted, Some((message, message)));
+            Value::decode(format, &redacted.request.unwrap().body, Some(message)).unwrap().to_json()
+        });
+        redacted.collect()
+    }
+
+    #[test]
+    fn values_of_a_declared_type_have_the_same_hash_in_every_format() {
+        let rules = Redaction::new().hash_field("**.secret_id".parse().unwrap(), b"key");
+        for (kind, value) in [
+            ("int32", "7"),
+            ("int64", "\"9007199254740993\""),
+            ("int64", "-5"),
+            ("uint64", "\"18446744073709551615\""),
+            ("sint64", "\"-9007199254740993\""),
+            ("fixed64", "\"18446744073709551615\""),
+            ("sfixed64", "-7"),
+            ("string", "\"7\""),
+            ("bytes", "\"+/8=\""),
+        ] {
+            let pool = pool(&format!(
+                r#"syntax = "proto3";
+                message Inner {{ {kind} secret_id = 1; }}
+                message Request {{ Inner one = 1; repeated Inner list = 2; map<string, Inner> map = 3; }}"#
+            ));
+            let message = pool.message("Request").unwrap();
+            let inner = format!(r#"{{"secretId":{value}}}"#);
+            let json = format!(r#"{{"one":{inner},"list":[{inner}],"map":{{"a":{inner}}}}}"#);
+            let trees = redact_in_every_format(&rules, &message, &json);
+            assert!(trees.iter().all(|tree| *tree == trees[0]), "{kind} {value}: {trees:?}");
+            let tree = &trees[0];
+            let hash = &tree["one"]["secret_id"];
+            assert!(!hash.is_null() && hash.to_string() != value.replace('"', ""), "{kind} {value}: {tree}");
+            assert_eq!((&tree["list"][0]["secret_id"], &tree["map"]["a"]["secret_id"]), (hash, hash));
+        }
+    }
+
+    #[test]
+    fn hash_does_not_depend_on_how_canonical_json_writes_a_value() {
+        let pool = pool(r#"syntax = "proto3"; message Request { int64 id = 1; bytes raw = 2; }"#);
+        let message = pool.message("Request").unwrap();
+        let rules = Redaction::new().hash_field("*".parse().unwrap(), b"key");
+        let format = Format::Json(Json::Proto3);
+        let redact = |body: &'static str| {
+            let mut redacted = call(format, body);
+            rules.apply(&mut redacted, Some((&message, &message)));
+            Value::decode(format, &redacted.request.unwrap().body, Some(&message)).unwrap()
+        };
+        let plain = redact(r#"{"id":7,"raw":"+/8="}"#);
+        for same in
+            [r#"{"id":"7","raw":"-_8"}"#, r#"{"id":7.0,"raw":"+/8"}"#, r#"{"id":"70e-1","raw":"-_8="}"#]
+        {
+            assert_eq!(redact(same), plain, "{same}");
+        }
+        // Values of other types than declared are removed.
+        assert_eq!(redact(r#"{"id":"seven","raw":5}"#), Value::Map(Vec::new()));
+    }
+
+    #[test]
+    fn values_that_are_no_text_bytes_or_whole_number_by_their_declaration_are_removed() {
+        let pool = pool(
+            r#"syntax = "proto3";
+            import "google/protobuf/timestamp.proto";
+            message Request {
+              enum State { NEW = 0; PAID = 1; }
+              State state = 1;
+              double price = 2;
+              google.protobuf.Timestamp at = 3;
+              string name = 4;
+            }"#,
+        );
+        let message = pool.message("Request").unwrap();
+        let mut rules = Redaction::new();
+        for path in ["state", "price", "at"] {
+            rules = rules.hash_field(path.parse().unwrap(), b"key");
+        }
+        let json = r#"{"state":"PAID","price":5,"at":"2020-01-01T00:00:00Z","name":"a"}"#;
+        for tree in redact_in_every_format(&rules, &message, json) {
+            assert_eq!(tree["name"], "a");
+            assert!(["state", "price", "at"].iter().all(|name| tree[name].is_null()), "{tree}");
         }
     }
 

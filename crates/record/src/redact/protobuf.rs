@@ -3,6 +3,7 @@ use std::collections::HashMap;
 use polyrpc_core::protobuf::{Reader, WireType, put_tag, put_varint};
 use polyrpc_payload::schema::{Field, Kind, Message, MessageType, Pool};
 
+use super::declaration::is_whole_number;
 use super::{Action, Redaction};
 use crate::path::Step;
 use crate::value::{Value, accepts, default_key, scalar};
@@ -243,23 +244,6 @@ fn packed_count(kind: Kind, mut reader: Reader<'_>) -> Option<usize> {
         WireType::Fixed64 => list.len().div_ceil(8),
         _ => list.split_inclusive(|byte| *byte < 0x80).count(),
     })
-}
-
-/// Whether values are whole numbers; those of enums are names.
-fn is_whole_number(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::Int32
-            | Kind::Int64
-            | Kind::Uint32
-            | Kind::Uint64
-            | Kind::Sint32
-            | Kind::Sint64
-            | Kind::Fixed32
-            | Kind::Fixed64
-            | Kind::Sfixed32
-            | Kind::Sfixed64
-    )
 }
 
 fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
