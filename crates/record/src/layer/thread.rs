@@ -14,7 +14,7 @@ use super::captured::CapturedCall;
 use super::files::{FileOptions, Files};
 use super::queue::{Queue, QueueItem};
 use super::schemas::{self, Schemas};
-use crate::call::{Loss, unix_nanos};
+use crate::call::{Call, Loss, unix_nanos};
 use crate::redact::Redaction;
 use crate::writer::Writer;
 
@@ -113,6 +113,10 @@ impl Setup {
         let declared = self.find_declared(&call.service, &call.method);
         let messages = declared.as_ref().map(|declared| (&declared.input, &declared.output));
         self.redaction.apply(&mut call, messages);
+        self.put_call(queue, call, declared);
+    }
+
+    fn put_call(&mut self, queue: &Queue, mut call: Call, declared: Option<DeclaredMethod>) {
         let Some(writer) = &mut self.writer else { return };
         let before = writer.position();
         let written = match declared.and_then(|declared| self.schemas.get(declared.schema)) {
@@ -123,19 +127,31 @@ impl Setup {
             }
         };
         let written = written.and_then(|()| writer.call(&call));
+        let waits = writer.has_pending();
+        let has_flushed = self.count_flushed(queue, before);
         self.unwritten += 1;
         match written {
-            Ok(()) if writer.position() > before => {
-                // All but this call, unless it was large, are on the disk.
-                let waits = u64::from(writer.has_pending());
-                queue.count_written(self.unwritten - waits);
-                self.unwritten = waits;
+            Ok(()) if has_flushed => {
+                // A large call does not wait for a block.
+                if !waits {
+                    queue.count_written(std::mem::take(&mut self.unwritten));
+                }
                 self.flushed = Instant::now();
                 self.rotate(queue);
             }
             Ok(()) => {}
             Err(error) => self.fail(queue, &error),
         }
+    }
+
+    /// Counts the calls that waited as written, if a block was written since the file had this length: theirs is the first.
+    /// Returns whether one was.
+    fn count_flushed(&mut self, queue: &Queue, before: u64) -> bool {
+        let has_flushed = self.writer.as_ref().is_some_and(|writer| writer.position() > before);
+        if has_flushed {
+            queue.count_written(std::mem::take(&mut self.unwritten));
+        }
+        has_flushed
     }
 
     fn find_declared(&mut self, service: &str, method: &str) -> Option<DeclaredMethod> {
@@ -176,7 +192,10 @@ impl Setup {
             not_written: now.not_written - self.told.not_written,
         };
         let Some(writer) = self.writer.as_mut().filter(|_| loss.calls() > 0) else { return };
-        match writer.loss(&loss) {
+        let before = writer.position();
+        let written = writer.loss(&loss);
+        self.count_flushed(queue, before);
+        match written {
             Ok(()) => self.told = now,
             Err(error) => self.fail(queue, &error),
         }
@@ -269,20 +288,19 @@ const MAX_NAME: usize = 512;
 
 #[cfg(test)]
 mod tests {
+    use std::io::{PipeReader, Read};
     use std::os::fd::OwnedFd;
+    use std::thread;
 
     use super::*;
-    use crate::call::Call;
 
-    #[test]
-    fn call_whose_block_cannot_be_written_at_the_end_of_a_full_file_is_not_recorded() {
-        let queue = Queue::new(0);
+    /// The state of a thread that writes to a pipe, with one call that waits for the next block.
+    fn setup(options: FileOptions) -> (PipeReader, Setup) {
         let (reader, pipe) = io::pipe().unwrap();
         let mut writer = Writer::new(File::from(OwnedFd::from(pipe))).unwrap();
         writer.call(&Call { method: "add".into(), ..Call::default() }).unwrap();
-        let always_full = FileOptions { rotate_at: 0, ..FileOptions::default() };
-        let mut setup = Setup {
-            files: Files::new(PathBuf::from("calls.rec"), always_full),
+        let setup = Setup {
+            files: Files::new(PathBuf::from("calls.rec"), options),
             writer: Some(writer),
             schemas: Vec::new(),
             methods: HashMap::new(),
@@ -292,11 +310,38 @@ mod tests {
             retry: None,
             told: RecorderStats::default(),
         };
+        (reader, setup)
+    }
+
+    #[test]
+    fn call_whose_block_cannot_be_written_at_the_end_of_a_full_file_is_not_recorded() {
+        let queue = Queue::new(0);
+        let (reader, mut setup) = setup(FileOptions { rotate_at: 0, ..FileOptions::default() });
         // From now on writing fails.
         drop(reader);
         setup.rotate(&queue);
         let stats = queue.stats();
         assert_eq!((stats.recorded, stats.not_written), (0, 1));
+        assert!(setup.writer.is_none());
+    }
+
+    #[test]
+    fn calls_before_a_large_one_that_cannot_be_written_are_recorded() {
+        let queue = Queue::new(0);
+        let (mut reader, mut setup) = setup(FileOptions::default());
+        // Longer than what a pipe holds, also when compressed.
+        let mut state = 1u32;
+        let attachment = (0..4 << 20).map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        });
+        let large = Call { attachment: attachment.collect(), ..Call::default() };
+        // The magic number of the file, and a byte of the block of the first call, which is written at once.
+        let reads = thread::spawn(move || reader.read_exact(&mut [0; 9]).unwrap());
+        setup.put_call(&queue, large, None);
+        reads.join().unwrap();
+        let stats = queue.stats();
+        assert_eq!((stats.recorded, stats.not_written), (1, 1));
         assert!(setup.writer.is_none());
     }
 }
