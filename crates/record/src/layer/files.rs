@@ -123,11 +123,33 @@ impl Files {
             let entry = entry?;
             let name = entry.file_name().into_encoded_bytes();
             let number = name.strip_prefix(prefix.as_slice()).and_then(|rest| std::str::from_utf8(rest).ok());
-            if let Some(number) = number.filter(|rest| rest.len() >= 6).and_then(|rest| rest.parse().ok()) {
+            // A sign, which `parse` accepts, is in the name of another's file.
+            let is_number = |rest: &&str| rest.len() >= 6 && rest.bytes().all(|byte| byte.is_ascii_digit());
+            if let Some(number) = number.filter(is_number).and_then(|rest| rest.parse().ok()) {
                 found.push((number, entry.path()));
             }
         }
         found.sort();
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process;
+
+    use super::*;
+
+    #[test]
+    fn only_names_that_end_in_digits_are_full_files() {
+        let folder = std::env::temp_dir().join(format!("polyrpc-record-files-{}", process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        for name in ["calls.rec.000001", "calls.rec.+00002", "calls.rec.00003", "calls.rec.00004x"] {
+            fs::write(folder.join(name), b"").unwrap();
+        }
+        let files = Files::new(folder.join("calls.rec"), FileOptions::default());
+        let full = files.list_archived();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(full.unwrap(), [(1, folder.join("calls.rec.000001"))]);
     }
 }
