@@ -23,7 +23,7 @@ use crate::load::{SharedLaps, Tally};
 use crate::measure;
 use crate::report::{self, Machine};
 use crate::rounds::{Series, Spread, interleave};
-use crate::run::{cast, start_server};
+use crate::run::{cast, parse_seconds, start_server};
 use crate::subject::{Shape, Subject};
 
 /// Options of the measurement.
@@ -33,7 +33,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 9)]
     rounds: usize,
     /// Length of each window, in seconds.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, value_parser = parse_seconds)]
     seconds: f64,
 }
 

@@ -40,6 +40,12 @@ pub(crate) struct Timing {
     pub(crate) window: Duration,
 }
 
+/// Parses an option in seconds, such as the length of a window.
+pub(crate) fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "want 0 to 3600 seconds".to_owned())
+}
+
 /// Result of a run. CPU time is user and system time of the whole process, per call.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Outcome {
@@ -164,5 +170,18 @@ pub(crate) fn outcome(done: &Done, server_cpu_ns: u64) -> Outcome {
         max_us: us(tally.max_ns),
         client_cpu_us: a_call(done.cpu_ns),
         server_cpu_us: a_call(server_cpu_ns),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_those_of_a_duration() {
+        assert_eq!(["0", "1.5", "3600"].map(parse_seconds), [Ok(0.0), Ok(1.5), Ok(3600.0)]);
+        for wrong in ["-1", "NaN", "inf", "1e300", "3601", "1s", ""] {
+            assert!(parse_seconds(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::bar::Bar;
 use crate::case::{Case, MeasuredCase, MeasuredQuiet, QuietCase};
 use crate::report::{self, Machine};
-use crate::run::Timing;
+use crate::run::{Timing, parse_seconds};
 use crate::subject::Subject;
 
 /// A suite of `./dev bench NAME`.
@@ -35,7 +35,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Length of each window, in seconds.
-    #[arg(long, default_value_t = 1.5)]
+    #[arg(long, default_value_t = 1.5, value_parser = parse_seconds)]
     seconds: f64,
     /// File to write all results to.
     #[arg(long)]

@@ -30,6 +30,7 @@ use tokio::runtime::Runtime;
 use crate::bar::{Bar, Limit};
 use crate::load::{CALLERS, PAYLOAD, to_io_error};
 use crate::report::{self, Machine};
+use crate::run::parse_seconds;
 
 /// Options of the measurement.
 #[derive(Debug, Args)]
@@ -38,7 +39,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 15)]
     rounds: usize,
     /// Length of each window, in seconds.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, value_parser = parse_seconds)]
     seconds: f64,
     /// Measure these parts only: memory, calls, pages, browser; may be repeated.
     #[arg(long, value_name = "PART")]

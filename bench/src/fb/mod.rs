@@ -23,7 +23,7 @@ use crate::exchange::Protocol;
 use crate::measure;
 use crate::report::{self, Machine};
 use crate::rounds::{self, Series, Spread};
-use crate::run::{self, Outcome, Placement, Timing, Workload};
+use crate::run::{self, Outcome, Placement, Timing, Workload, parse_seconds};
 use crate::subject::{Shape, Subject};
 
 pub(crate) use self::echo::{ClientOptions, ServerOptions, call, serve};
@@ -88,7 +88,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Length of each window, in seconds.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, value_parser = parse_seconds)]
     seconds: f64,
     /// File to write all results to.
     #[arg(long)]

@@ -35,6 +35,7 @@ use serde::Serialize;
 use crate::bar::{Bar, Limit};
 use crate::report::{self, Machine};
 use crate::rounds::Spread;
+use crate::run::parse_seconds;
 
 pub(crate) use self::attacker::{AttackerOptions, live as attack};
 pub(crate) use self::victim::{VictimOptions, live as be_victim};
@@ -50,7 +51,7 @@ pub(crate) struct Options {
     #[arg(long, default_value = "")]
     filter: String,
     /// Duration of each attack, in seconds.
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, value_parser = parse_seconds)]
     seconds: f64,
     /// File to write all results to.
     #[arg(long)]

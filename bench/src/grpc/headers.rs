@@ -16,7 +16,7 @@ use crate::bar::{Bar, Limit};
 use crate::process::{Child, Done, Listening};
 use crate::report::{self, Machine, with_spread};
 use crate::rounds::{self, Series, Spread};
-use crate::run::PATIENCE;
+use crate::run::{PATIENCE, parse_seconds};
 
 /// Options of the suite.
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub(crate) struct HeadersOptions {
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Length of each window, in seconds.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, value_parser = parse_seconds)]
     seconds: f64,
     /// Another build of this program, whose server is measured in the same rounds; the bars with `of_before` need it.
     #[arg(long)]

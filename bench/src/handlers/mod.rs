@@ -24,7 +24,7 @@ use crate::bar::{Bar, Limit};
 use crate::exchange::Protocol;
 use crate::process::{Child, Ready};
 use crate::report::{self, Machine};
-use crate::run::{self, PATIENCE, Placement, Timing, Workload};
+use crate::run::{self, PATIENCE, Placement, Timing, Workload, parse_seconds};
 use crate::subject::{Shape, Subject};
 
 /// Options of the suite.
@@ -37,7 +37,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = MIN_ROUNDS)]
     rounds: usize,
     /// Length of each window, in seconds.
-    #[arg(long, default_value_t = 0.5)]
+    #[arg(long, default_value_t = 0.5, value_parser = parse_seconds)]
     seconds: f64,
     /// File to write all results to.
     #[arg(long)]

@@ -30,8 +30,8 @@ pub(crate) struct SubjectOptions {
     #[arg(long, value_parser = Kind::from_name)]
     kind: Kind,
     /// Length of each window, in seconds.
-    #[arg(long, default_value_t = 0.5)]
-    seconds: f64,
+    #[arg(long, default_value = "0.5", value_parser = parse_length)]
+    seconds: Duration,
 }
 
 /// Result of a window.
@@ -50,7 +50,7 @@ pub(crate) fn serve(options: &SubjectOptions) -> io::Result<()> {
     print(&json!({}))?;
     for asked in io::stdin().lines() {
         asked?;
-        print(&subject.window(length(options.seconds))?)?;
+        print(&subject.window(options.seconds)?)?;
     }
     Ok(())
 }
@@ -62,8 +62,10 @@ fn print(what: &impl Serialize) -> io::Result<()> {
     out.flush()
 }
 
-fn length(seconds: f64) -> Duration {
-    Duration::from_secs_f64(seconds.clamp(0.01, 3600.0))
+fn parse_length(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
+    let length = seconds.map(|seconds| Duration::from_secs_f64(seconds.max(0.01)));
+    length.ok_or_else(|| "want 0 to 3600 seconds".to_owned())
 }
 
 /// A running server with a client.

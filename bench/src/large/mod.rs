@@ -19,7 +19,7 @@ use crate::bar::{Bar, Limit};
 use crate::measure;
 use crate::report::{self, Machine, dash, with_spread};
 use crate::rounds::{self, Series, Spread};
-use crate::run::{self, Outcome, Timing};
+use crate::run::{self, Outcome, Timing, parse_seconds};
 
 pub(crate) use self::echo::{ClientOptions, ServerOptions, call, serve};
 
@@ -61,7 +61,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Length of each window, in seconds.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, value_parser = parse_seconds)]
     seconds: f64,
     /// Another build of this program: it is measured in the same rounds, and the ratio to it is printed.
     #[arg(long)]

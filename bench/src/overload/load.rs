@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::KnownClient;
 use crate::process;
+use crate::run::parse_seconds;
 
 /// Arguments of the caller.
 #[derive(Debug, Args)]
@@ -23,14 +24,19 @@ pub(crate) struct CallerOptions {
     #[arg(long)]
     pub(super) connect: String,
     /// Calls a second.
-    #[arg(long)]
+    #[arg(long, value_parser = parse_rate)]
     pub(super) rate: f64,
     /// Warm-up in seconds.
-    #[arg(long)]
+    #[arg(long, value_parser = parse_seconds)]
     pub(super) settle: f64,
     /// Duration of the measurement, in seconds.
-    #[arg(long)]
+    #[arg(long, value_parser = parse_seconds)]
     pub(super) seconds: f64,
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| (0.001..=1e9).contains(rate));
+    rate.ok_or_else(|| "want 0.001 to 1e9 calls a second".to_owned())
 }
 
 impl CallerOptions {

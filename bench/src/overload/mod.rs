@@ -25,7 +25,7 @@ use self::load::Answers;
 use crate::bar::{Bar, Limit};
 use crate::process::{self, Child, Listening};
 use crate::report::{self, Machine};
-use crate::run::PATIENCE;
+use crate::run::{PATIENCE, parse_seconds};
 
 pub(crate) use self::load::{CallerOptions, live as call};
 
@@ -33,10 +33,10 @@ pub(crate) use self::load::{CallerOptions, live as call};
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Duration of the measurement of each load, in seconds.
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, value_parser = parse_seconds)]
     seconds: f64,
     /// Warm-up of each load.
-    #[arg(long, default_value_t = 5.0)]
+    #[arg(long, default_value_t = 5.0, value_parser = parse_seconds)]
     settle: f64,
     /// The concurrency limit: `auto`, `timeout`, a number, `unlimited`.
     #[arg(long, default_value = "auto")]

@@ -41,13 +41,13 @@ pub(super) struct CallOptions {
     callers: usize,
     #[arg(long, value_parser = parse_positive)]
     connections: usize,
-    #[arg(long)]
-    warmup: f64,
-    #[arg(long)]
-    window: f64,
-    /// Seconds between the starts of two calls of a caller
-    #[arg(long, default_value = "0")]
-    interval: f64,
+    #[arg(long, value_parser = terminal::parse_duration)]
+    warmup: Duration,
+    #[arg(long, value_parser = terminal::parse_duration)]
+    window: Duration,
+    /// Time between the starts of two calls of a caller
+    #[arg(long, value_parser = terminal::parse_duration, default_value = "0")]
+    interval: Duration,
 }
 
 /// One connection of either side.
@@ -151,9 +151,9 @@ fn measure(options: &CallOptions) -> io::Result<String> {
     for (number, caller) in callers.iter_mut().enumerate() {
         caller.connection.write(&poll, number as u64)?;
     }
-    let interval = Duration::from_secs_f64(options.interval);
-    let begins = Instant::now() + Duration::from_secs_f64(options.warmup);
-    let ends = begins + Duration::from_secs_f64(options.window);
+    let (begins, ends) = bounds(options, Instant::now()).ok_or_else(|| {
+        io::Error::new(ErrorKind::InvalidInput, "the measurement would take longer than a clock can count")
+    })?;
     let times = Histogram::new_with_bounds(1, HOUR, 3).map_err(io::Error::other)?;
     let mut tally = Tally { begins, ends, times };
     let mut cpu = None;
@@ -168,10 +168,10 @@ fn measure(options: &CallOptions) -> io::Result<String> {
             callers.iter().filter_map(|caller| caller.due.front()).fold(next, |next, due| next.min(*due));
         for token in poll.wait(Some(next.saturating_duration_since(Instant::now())))? {
             let caller = &mut callers[token as usize];
-            caller.receive(&mut buffer, &frame, interval, &mut tally)?;
+            caller.receive(&mut buffer, &frame, options.interval, &mut tally)?;
             caller.connection.write(&poll, token)?;
         }
-        if !interval.is_zero() {
+        if !options.interval.is_zero() {
             start_due(&mut callers, &frame, &poll)?;
         }
     }
@@ -179,12 +179,18 @@ fn measure(options: &CallOptions) -> io::Result<String> {
     let spent = Process::this().cpu().unwrap_or_default().saturating_sub(cpu.unwrap_or_default());
     let result = json!({
         "failed": 0,
-        "window_s": options.window,
+        "window_s": options.window.as_secs_f64(),
         "cpu_s": spent.as_secs_f64(),
         "rss_bytes": peak_memory(),
         "hdr": hdr::encode(&tally.times),
     });
     Ok(result.to_string())
+}
+
+/// Returns when the measurement that starts now begins and ends.
+fn bounds(options: &CallOptions, now: Instant) -> Option<(Instant, Instant)> {
+    let begins = now.checked_add(options.warmup)?;
+    Some((begins, begins.checked_add(options.window)?))
 }
 
 fn start_due(callers: &mut [Caller], frame: &[u8], poll: &Poll) -> io::Result<()> {
@@ -243,7 +249,8 @@ impl Caller {
                     self.connection.unsent.extend_from_slice(frame);
                     self.started.push_back(now);
                 }
-                false => self.due.push_back(started + interval),
+                // Never, if no clock counts that far.
+                false => self.due.extend(started.checked_add(interval)),
             }
         }
         self.connection.received.drain(..replies * frame.len());
@@ -365,14 +372,40 @@ mod tests {
         options: CallOptions,
     }
 
+    fn parse(connections: &str, times: &str) -> Result<CallOptions, String> {
+        let line =
+            format!("floor-call --address h:1 --message m --callers 1 --connections={connections} {times}");
+        Line::try_parse_from(line.split(' ')).map(|line| line.options).map_err(|error| error.to_string())
+    }
+
     #[test]
     fn callers_need_a_connection() {
-        let parse = |connections| {
-            let line = "floor-call --address h:1 --message m --callers 1 --warmup 1 --window 1 --connections";
-            Line::try_parse_from(line.split(' ').chain([connections]))
-        };
-        assert_eq!(parse("2").unwrap().options.connections, 2);
-        let error = parse("0").unwrap_err().to_string();
+        assert_eq!(parse("2", "--warmup=1 --window=1").unwrap().connections, 2);
+        let error = parse("0", "--warmup=1 --window=1").unwrap_err();
         assert!(error.contains("want a number above 0"), "{error}");
+    }
+
+    #[test]
+    fn impossible_times_are_errors() {
+        for wrong in ["-1", "NaN", "inf", "99999999999999999999"] {
+            for times in [
+                format!("--warmup={wrong} --window=1"),
+                format!("--warmup=1 --window={wrong}"),
+                format!("--warmup=1 --window=1 --interval={wrong}"),
+            ] {
+                let error = parse("1", &times).unwrap_err();
+                assert!(error.contains("is not a duration"), "{times}: {error}");
+            }
+        }
+        // Durations, but beyond the end of the clock.
+        for times in ["--warmup=18000000000000000000 --window=1", "--warmup=1 --window=18000000000000000000"]
+        {
+            assert_eq!(bounds(&parse("1", times).unwrap(), Instant::now()), None, "{times}");
+        }
+        let options = parse("1", "--warmup=0.5 --window=1500ms").unwrap();
+        let now = Instant::now();
+        let (begins, ends) = bounds(&options, now).unwrap();
+        assert_eq!([begins - now, ends - begins], [500, 1500].map(Duration::from_millis));
+        assert_eq!(options.interval, Duration::ZERO);
     }
 }
