@@ -23,6 +23,12 @@ pub fn parse_decimal<N: FromStr>(text: &str) -> Option<N> {
     has_digits_only.then(|| text.parse().ok())?
 }
 
+/// Does the same, but rejects leading zeros, so that a number has one text only.
+pub fn parse_canonical_decimal<N: FromStr>(text: &str) -> Option<N> {
+    let is_padded = text.len() > 1 && text.starts_with('0');
+    (!is_padded).then(|| parse_decimal(text))?
+}
+
 /// Returns the value of a hexadecimal digit.
 pub fn hexadecimal(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
@@ -48,6 +54,14 @@ mod tests {
             assert_eq!(parse_decimal::<u8>(wrong), None, "{wrong}");
         }
         assert_eq!(parse_decimal::<i32>("-1"), None);
+    }
+
+    #[test]
+    fn canonical_numbers_have_no_leading_zeros() {
+        assert_eq!(["0", "7", "70"].map(parse_canonical_decimal::<u8>), [Some(0), Some(7), Some(70)]);
+        for wrong in ["", "00", "07", "007", "+7", "256"] {
+            assert_eq!(parse_canonical_decimal::<u8>(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

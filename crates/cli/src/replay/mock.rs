@@ -11,6 +11,7 @@ use polyrpc::fallback::{RawRequest, RawResponse};
 use polyrpc::payload::schema::Message;
 use polyrpc::server::Listen;
 use polyrpc::{Format, Server, Status, signal};
+use polyrpc_core::digits::parse_canonical_decimal;
 use polyrpc_record::call::{Field, Outcome};
 use polyrpc_record::compare::Rules;
 use polyrpc_record::value::Value;
@@ -89,8 +90,7 @@ impl Mock {
     /// The recorded name of a called method: HTTP has a path for a function, and rest_rpc may have a number.
     fn name_of(&self, call: &RawRequest) -> String {
         let target = call.target();
-        let number = target.strip_prefix('#').and_then(|digits| digits.parse().ok());
-        match number.and_then(|number: u32| self.numbers.get(&number)) {
+        match number_of(&target).and_then(|number| self.numbers.get(&number)) {
             Some(name) => name.clone(),
             None => target.strip_suffix('/').unwrap_or(&target).to_owned(),
         }
@@ -137,5 +137,23 @@ impl Mock {
         response.trailers = Field::metadata(&outcome.trailers);
         response.attachment = outcome.attachment.clone();
         Ok(response)
+    }
+}
+
+/// The number of a function that rest_rpc calls by it, such as `#887912700`.
+fn number_of(target: &str) -> Option<u32> {
+    target.strip_prefix('#').and_then(parse_canonical_decimal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_number_that_rest_rpc_sends_is_one() {
+        assert_eq!(["#0", "#887912700"].map(number_of), [Some(0), Some(887_912_700)]);
+        for name in ["887912700", "#", "#007", "#+7", "#4294967296", "#x"] {
+            assert_eq!(number_of(name), None, "{name}");
+        }
     }
 }

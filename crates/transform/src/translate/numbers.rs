@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use polyrpc_build::fbs;
+use polyrpc_core::digits::parse_canonical_decimal;
 use polyrpc_wire::fb_rpc::{ServiceHash, service_id};
 use polyrpc_wire::rest_rpc::{function_name, number};
 
@@ -82,7 +83,7 @@ impl Numbers {
     /// Returns the names of a function as rest_rpc sends it: `#` and its number, or its name in C++.
     pub(super) fn function(&self, sent: &str) -> Option<(&str, &str)> {
         let name = match sent.strip_prefix('#') {
-            Some(number) => self.functions.get(&number.parse::<u32>().ok()?)?.as_ref(),
+            Some(number) => self.functions.get(&parse_canonical_decimal::<u32>(number)?)?.as_ref(),
             None => self.qualified.get(sent),
         };
         name.map(|(service, method)| (service.as_str(), method.as_str()))
@@ -90,7 +91,7 @@ impl Numbers {
 
     /// Returns the names of a method as fb_rpc sends it: `#` and a number each.
     pub(super) fn method(&self, service: &str, method: &str) -> Option<(&str, &str)> {
-        let number = |text: &str| text.strip_prefix('#')?.parse::<u32>().ok();
+        let number = |text: &str| parse_canonical_decimal::<u32>(text.strip_prefix('#')?);
         let service = self.services.get(&number(service)?)?.as_ref()?;
         Some((&service.name, service.method(number(method)?)?))
     }
@@ -134,6 +135,7 @@ mod tests {
         let mut numbers = Numbers::default();
         numbers.add_number(7, &("a".to_owned(), "b".to_owned()));
         assert_eq!(numbers.function("#7"), Some(("a", "b")));
+        assert_eq!(["#007", "#+7"].map(|other| numbers.function(other)), [None, None]);
         numbers.add_number(7, &("c".to_owned(), "d".to_owned()));
         assert_eq!(numbers.function("#7"), None);
     }
@@ -157,7 +159,7 @@ mod tests {
         assert_eq!(with.method(&ids, "#5"), Some(("n.S", "A")));
         assert_eq!(with.method(&ids, "#0"), Some(("n.S", "B")));
         assert_eq!(with.method(&places, "#0"), Some(("n.S", "A")));
-        assert_eq!(with.method(&ids, "#1"), None);
+        assert_eq!(["#1", "#05", "#+5"].map(|unknown| with.method(&ids, unknown)), [None; 3]);
         // Both hashes are equal: only the methods that both identify are certain.
         let without = numbers(&text(""));
         let sent = sent("S", ServiceHash::OneDot);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::digits::parse_decimal;
+use polyrpc_core::digits::parse_canonical_decimal;
 use polyrpc_core::session::server::Incomplete;
 use polyrpc_core::session::{ClientEvent, NotFound, Refusals, ServerEvent, ViolationKind};
 use polyrpc_core::{
@@ -453,9 +453,9 @@ fn check_supported(call: &Call<'_>) -> Result<(), Status> {
 
 fn service_number(service: &str, hash: ServiceHash) -> Result<u32, Status> {
     match service.strip_prefix('#') {
-        Some(number) => {
-            parse_decimal(number).ok_or_else(|| unsupported("want a service's number below 2^32 behind `#`"))
-        }
+        Some(number) => parse_canonical_decimal(number).ok_or_else(|| {
+            unsupported("want a service's number below 2^32 behind `#`, without leading zeros")
+        }),
         None => Ok(service_id(service, hash)),
     }
 }
@@ -463,14 +463,15 @@ fn service_number(service: &str, hash: ServiceHash) -> Result<u32, Status> {
 fn method_number(method: &str, by_place: bool) -> Result<i32, Status> {
     let (_, numbers) = method.rsplit_once('#').ok_or_else(|| unnumbered(method))?;
     let (id, place) = numbers.split_once(',').unwrap_or((numbers, numbers));
-    let number = if by_place { place } else { id };
-    parse_decimal(number).ok_or_else(|| unnumbered(method))
+    let number = |text| parse_canonical_decimal(text).ok_or_else(|| unnumbered(method));
+    let (id, place) = (number(id)?, number(place)?);
+    Ok(if by_place { place } else { id })
 }
 
 #[cold]
 fn unnumbered(method: &str) -> Status {
     unsupported(format!(
-        "fb_rpc identifies methods by number, such as `{}#7`; see the .fbs for the numbers",
+        "fb_rpc identifies methods by number, without leading zeros: `{}#7`; see the .fbs for the numbers",
         method.split('#').next().unwrap_or_default()
     ))
 }

@@ -419,8 +419,11 @@ fn unsupported_call_is_rejected_before_it_is_sent() {
         ("a number that is none", Call { method: "Test#x", ..plain() }),
         ("a negative number", Call { method: "#-1", ..plain() }),
         ("a number with a sign", Call { method: "#+7", ..plain() }),
+        ("a number with leading zeros", Call { method: "#007", ..plain() }),
+        ("an index with leading zeros", Call { method: "#7,00", ..plain() }),
         ("a service that is none", Call { service: "#x", ..plain() }),
         ("a service with a sign", Call { service: "#+1", ..plain() }),
+        ("a service with leading zeros", Call { service: "#0892566233", ..plain() }),
     ];
     for (case, call) in cases {
         let mut out = Outbox::new();

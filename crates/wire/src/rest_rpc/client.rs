@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::digits::parse_decimal;
+use polyrpc_core::digits::parse_canonical_decimal;
 use polyrpc_core::session::{ClientEvent, ViolationKind};
 use polyrpc_core::{
     Call, CallId, Compression, Format, Head, Limits, Message, Metadata, Outbox, Push, Reply, Status,
@@ -78,7 +78,7 @@ impl Client {
 
     /// Sends a call since v0.21: its body is the codec's encoding of the arguments.
     fn send_coded(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
-        let function = number_of(&function_name(call.service, call.method));
+        let function = number_of(&function_name(call.service, call.method))?;
         let header = Header { kind: Kind::Call, length: call.body.len(), id: 0, function };
         self.config.version.write(header, out.buffer());
         out.body(call.body);
@@ -105,7 +105,7 @@ impl Client {
             writer.str(&name);
         } else {
             writer.array(count);
-            function = number_of(&name);
+            function = number_of(&name)?;
         }
         let length = head.len() + arguments.len();
         if length >= MAX_BODY {
@@ -217,9 +217,14 @@ impl Client {
     }
 }
 
-/// Returns the number of a function: derived from its name, unless the name is a number like `#887912700`.
-fn number_of(name: &str) -> u32 {
-    name.strip_prefix('#').and_then(parse_decimal).unwrap_or_else(|| number(name))
+/// Returns the number of a function: derived from its name, unless the name is a number like `#887912700`. Other digits
+/// behind `#` are an error, so that a function has one number only.
+fn number_of(name: &str) -> Result<u32, Status> {
+    let is_number = |digits: &&str| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    match name.strip_prefix('#').filter(is_number) {
+        Some(digits) => parse_canonical_decimal(digits).ok_or_else(|| malformed_number(name)),
+        None => Ok(number(name)),
+    }
 }
 
 impl Subscriber {
@@ -380,6 +385,13 @@ fn check_expressible(call: &Call<'_>) -> Result<(), Status> {
 #[cold]
 fn no_format(format: Format) -> Status {
     Status::invalid_argument(format!("rest_rpc cannot carry a message in {} up to v0.20", format.as_str()))
+}
+
+#[cold]
+fn malformed_number(name: &str) -> Status {
+    Status::invalid_argument(format!(
+        "`{name}` is not the number of a function: want one below 2^32 behind `#`, without leading zeros"
+    ))
 }
 
 #[cold]

@@ -304,6 +304,19 @@ fn only_digits_behind_a_hash_are_the_number_of_a_function() {
 }
 
 #[test]
+fn call_of_a_malformed_number_is_rejected_before_it_is_sent() {
+    for version in [Version::V0_20, Version::default()] {
+        for name in ["#007", "#00", "#4294967296"] {
+            let mut out = Outbox::new();
+            let status = client(version).send(CallId(0), call(name, ADD), &mut out).unwrap_err();
+            assert_eq!(status.code(), Code::InvalidArgument, "{name}");
+            assert!(status.message().contains("without leading zeros"), "{name}: {status:?}");
+            assert!(out.is_empty(), "{name}");
+        }
+    }
+}
+
+#[test]
 fn unknown_function_error_names_its_name_or_number() {
     for (version, want) in [
         (Version::V0_04, "unknown function: nosuch"),
