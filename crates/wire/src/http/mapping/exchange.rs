@@ -34,7 +34,7 @@ pub(crate) fn request(
 #[derive(Debug)]
 pub(crate) struct Response<'m> {
     pub(crate) status: u16,
-    /// Length of its body.
+    /// Length of its body, unless its fields have none, a malformed one or several.
     pub(crate) length: Option<u64>,
     fields: &'m Metadata,
 }
@@ -42,7 +42,10 @@ pub(crate) struct Response<'m> {
 impl<'m> Response<'m> {
     pub(crate) fn read(fields: &'m Metadata) -> Self {
         let status = fields.get(":status").and_then(|status| status.parse().ok());
-        let length = fields.get("content-length").and_then(parse_decimal);
+        let lengths = fields.iter().filter(|(name, _)| is_length(name));
+        let mut lengths =
+            lengths.map(|(_, length)| std::str::from_utf8(length).ok().and_then(parse_decimal::<u64>));
+        let length = lengths.next().flatten().filter(|length| lengths.all(|other| other == Some(*length)));
         // An interim status is not a valid response.
         Self { status: status.filter(|status| (200..=999).contains(status)).unwrap_or(500), length, fields }
     }
@@ -54,10 +57,14 @@ impl<'m> Response<'m> {
 
     /// Iterates over its fields, without invalid and hop-by-hop ones.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&'m str, &'m Bytes)> {
-        // A malformed length would not describe the body, whose end is told otherwise then.
-        let no_length = self.status == 204 || self.length.is_none();
-        clean(self.fields).filter(move |(name, _)| !(no_length && *name == "content-length"))
+        // Once. Without a length that is certain, the end of the body is told otherwise.
+        let mut sends_length = self.status != 204 && self.length.is_some();
+        clean(self.fields).filter(move |(name, _)| !is_length(name) || std::mem::take(&mut sends_length))
     }
+}
+
+fn is_length(name: &str) -> bool {
+    name.eq_ignore_ascii_case("content-length")
 }
 
 /// Iterates over the entries that may be sent as fields.
@@ -85,6 +92,27 @@ fn is_of_hop(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn length_of_a_response_is_sent_once_or_not_at_all() {
+        for (lengths, sent) in [
+            (&["5", "5"][..], Some("5")),
+            (&["5", "05"], Some("5")),
+            (&["5", "5", "6"], None),
+            (&["5", "five"], None),
+            (&["five", "5"], None),
+        ] {
+            let mut fields: Metadata = [(":status", "200")].into_iter().collect();
+            lengths.iter().for_each(|length| fields.append("content-length", *length));
+            let response = Response::read(&fields);
+            assert_eq!(response.length, sent.map(|_| 5), "{lengths:?}");
+            let sent: Vec<_> = sent.into_iter().map(|length| ("content-length", length)).collect();
+            let fields = response.fields().map(|(name, value)| (name, std::str::from_utf8(value).unwrap()));
+            assert_eq!(fields.collect::<Vec<_>>(), sent, "{lengths:?}");
+        }
+        let fields: Metadata = [("Content-Length", "5"), ("content-length", "6")].into_iter().collect();
+        assert_eq!(Response::read(&fields).fields().count(), 0);
+    }
 
     #[test]
     fn malformed_length_of_a_response_is_not_sent() {
