@@ -19,7 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::bar::{Bar, Limit};
 use crate::exchange::Protocol;
-use crate::load::{SharedLaps, Tally};
+use crate::load::{SharedLaps, Tally, to_io_error};
 use crate::measure;
 use crate::report::{self, Machine};
 use crate::rounds::{Series, Spread, interleave};
@@ -239,8 +239,4 @@ fn server(n: u32) -> Instance {
         .with("latitude", place(n))
         .with("longitude", place(n / 90));
     Instance::tcp(format!("10.0.{}.{}:8972", n / 256, n % 256)).with(attributes)
-}
-
-fn to_io_error(error: impl Into<polyrpc::Error>) -> io::Error {
-    io::Error::other(error.into().into_status())
 }

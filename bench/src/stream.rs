@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Builder;
 
 use crate::bar::{Bar, Limit};
+use crate::load::to_io_error;
 use crate::measure;
 use crate::process::{self, Child, Listening, Ready};
 use crate::report::{self, Machine};
@@ -221,8 +222,4 @@ fn piece(number: u64) -> Bytes {
     let mut bytes = vec![0; PIECE as usize];
     bytes[..8].copy_from_slice(&number.to_be_bytes());
     bytes.into()
-}
-
-fn to_io_error(error: impl Into<polyrpc::Error>) -> io::Error {
-    io::Error::other(error.into().into_status())
 }

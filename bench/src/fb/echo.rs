@@ -10,7 +10,7 @@ use polyrpc::{Client, Cores, Server};
 use tokio::runtime::{Builder, Runtime};
 
 use super::Messages;
-use crate::load::{Load, SharedLaps, Tally};
+use crate::load::{Load, SharedLaps, Tally, to_io_error};
 use crate::messages::{fbs, pb};
 use crate::process;
 
@@ -167,8 +167,4 @@ async fn call_flatbuffers(client: Client, size: usize, laps: SharedLaps) -> poly
         began = laps.note(began, fbs::is_right(&reply, &text));
     }
     Ok(())
-}
-
-fn to_io_error(error: impl Into<polyrpc::Error>) -> io::Error {
-    io::Error::other(error.into().into_status())
 }

@@ -14,7 +14,7 @@ use tokio::time::{Instant as TokioInstant, interval_at};
 
 use super::peer::file;
 use super::task::{ClientOptions, ConnectReport, Method};
-use crate::load::{SharedLaps, Tally};
+use crate::load::{SharedLaps, Tally, to_io_error};
 use crate::measure;
 use crate::process::{self, Done};
 use crate::proto::example::{EchoRequest, EchoServiceClient};
@@ -203,8 +203,4 @@ impl Tags {
         }
         request
     }
-}
-
-fn to_io_error(error: impl Into<polyrpc::Error>) -> io::Error {
-    io::Error::other(error.into().into_status())
 }

@@ -10,7 +10,7 @@ use polyrpc::blocking::Client;
 use polyrpc::{Context, Result, Server};
 
 use super::Protocol;
-use crate::load::{Load, SharedLaps, Tally};
+use crate::load::{Load, SharedLaps, Tally, to_io_error};
 use crate::process;
 use crate::proto::example::{
     EchoRequest, EchoResponse, EchoService, EchoServiceBlockingClient, EchoServiceServer,
@@ -125,8 +125,4 @@ impl Load for Caller {
         }
         Ok(laps.finish())
     }
-}
-
-fn to_io_error(error: impl Into<polyrpc::Error>) -> io::Error {
-    io::Error::other(error.into().into_status())
 }

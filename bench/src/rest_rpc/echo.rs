@@ -12,7 +12,7 @@ use polyrpc::server::Listen;
 use polyrpc::{Context, Result, Server};
 
 use super::BenchProtocol;
-use crate::load::{Load, SharedLaps, Tally};
+use crate::load::{Load, SharedLaps, Tally, to_io_error};
 use crate::process;
 use crate::proto::example::{
     EchoRequest, EchoResponse, EchoService, EchoServiceBlockingClient, EchoServiceServer,
@@ -182,8 +182,4 @@ fn repeat(laps: &SharedLaps, call: impl Fn() -> Result<bool>) -> Result<()> {
         began = laps.note(began, call()?);
     }
     Ok(())
-}
-
-fn to_io_error(error: impl Into<polyrpc::Error>) -> io::Error {
-    io::Error::other(error.into().into_status())
 }

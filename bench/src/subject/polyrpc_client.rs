@@ -12,7 +12,7 @@ use polyrpc::{Client, Format};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::exchange::Protocol;
-use crate::load::{Laps, Load, SharedLaps, Tally};
+use crate::load::{Laps, Load, SharedLaps, Tally, to_io_error};
 use crate::proto::example::{EchoRequest, EchoServiceBlockingClient, EchoServiceClient};
 
 /// One call in flight, made by the waiting thread.
@@ -136,8 +136,4 @@ fn request(message: &str) -> EchoRequest {
 
 fn raw(payload: usize) -> Body {
     Body::new(Format::Raw, Bytes::from(vec![b'A'; payload]))
-}
-
-fn to_io_error(error: impl Into<polyrpc::Error>) -> io::Error {
-    io::Error::other(error.into().into_status())
 }

@@ -8,7 +8,7 @@ use polyrpc_load::{CheckedCondition, Histogram, Lost, Outcome, Pacing, Plan, Pro
 
 use super::latency::Latency;
 use super::machine::Machine;
-use crate::terminal::{Painter, ShortDuration, escape, format_count};
+use crate::terminal::{Painter, ShortDuration, escape, format_count, pluralize};
 
 /// Description of the measured calls.
 #[derive(Debug)]
@@ -71,13 +71,13 @@ impl<'a> Report<'a> {
 
 /// Describes connections and callers.
 pub(super) fn describe_clients(plan: &Plan, workers: usize) -> String {
-    let by = if workers > 0 { format!(", {}", pluralize(workers, "worker")) } else { String::new() };
+    let by = if workers > 0 { format!(", {}", pluralize(workers as u64, "worker")) } else { String::new() };
     let most = plan.max_in_flight as u64;
     let (callers, blocking) = match plan.pacing {
         Pacing::Closed { callers, blocking } => (callers, blocking),
         Pacing::Open { .. } => {
             let connections = match plan.connection_mode {
-                ConnectionMode::Shared => pluralize(plan.connections, "connection"),
+                ConnectionMode::Shared => pluralize(plan.connections as u64, "connection"),
                 ConnectionMode::Short => "a connection for each call".to_owned(),
                 _ => "a connection for each call in flight".to_owned(),
             };
@@ -85,22 +85,19 @@ pub(super) fn describe_clients(plan: &Plan, workers: usize) -> String {
         }
     };
     let connections = match plan.connection_mode {
-        ConnectionMode::Shared => pluralize(plan.connections, "connection"),
+        ConnectionMode::Shared => pluralize(plan.connections as u64, "connection"),
         ConnectionMode::Short => "a connection for each call".to_owned(),
-        _ => pluralize(callers, "connection"),
+        _ => pluralize(callers as u64, "connection"),
     };
-    format!("{connections}, {}", pluralize(callers, if blocking { "blocking caller" } else { "caller" }))
-}
-
-fn pluralize(count: usize, what: &str) -> String {
-    format!("{} {what}{}", format_count(count as u64), if count == 1 { "" } else { "s" })
+    let caller = if blocking { "blocking caller" } else { "caller" };
+    format!("{connections}, {}", pluralize(callers as u64, caller))
 }
 
 /// Describes lost connections.
 pub(super) fn describe_lost(lost: &Lost) -> String {
     let Lost { calls, after, reason, for_good } = lost;
     let what = if *for_good { "the server went away" } else { "the server was away for a while" };
-    let calls = format!("{} call{}", format_count(*calls), if *calls == 1 { "" } else { "s" });
+    let calls = pluralize(*calls, "call");
     format!("{what}: {calls} had no connection, the first after {}: {reason}", ShortDuration(*after))
 }
 
@@ -144,8 +141,7 @@ impl Report<'_> {
             Pacing::Open { profile, arrivals } => format!(", {arrivals} arrivals at {profile}"),
             Pacing::Closed { .. } => ", a closed loop: no response times of independent callers".to_owned(),
         };
-        let calls = outcome.counts.succeeded;
-        let calls = format!("{} call{}", format_count(calls), if calls == 1 { "" } else { "s" });
+        let calls = pluralize(outcome.counts.succeeded, "call");
         line("rate", format!("{rate}  ({calls}){planned}"))?;
         line("errors", self.error_list(paint))?;
         line("latency", Latency::new(&self.response).to_string())?;

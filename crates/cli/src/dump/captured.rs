@@ -10,6 +10,8 @@ use polyrpc::payload::compress::decompress;
 use polyrpc_record::Call;
 use polyrpc_record::call::{Message, StreamEvent};
 
+use crate::terminal::pluralize;
+
 /// A call that ended, or whose end was not seen.
 pub(super) struct CapturedCall {
     /// The call, whose messages may be compressed.
@@ -101,24 +103,23 @@ impl Budget {
         let omissions = self.omissions.borrow();
         let sentence = |(omission, count): (&Omission, &u64)| {
             let were = if *count == 1 { "was" } else { "were" };
-            let counted = |what: &str| format!("{count} {what}{}", if *count == 1 { "" } else { "s" });
             let mib = self.most >> 20;
             match omission {
                 Omission::Call => format!(
                     "{} {were} not kept: too many had no answer yet (100,000 of a connection, {mib} MiB of all)",
-                    counted("call")
+                    pluralize(*count, "call")
                 ),
                 Omission::Body => format!(
                     "{} {were} not kept: calls without an answer had more than {mib} MiB",
-                    counted("request message")
+                    pluralize(*count, "request message")
                 ),
                 Omission::Event => format!(
                     "{} {were} not kept: of a stream 10,000 and 64 MiB are, of all streams {mib} MiB",
-                    counted("message")
+                    pluralize(*count, "message")
                 ),
                 Omission::Undecoded => format!(
                     "{} of streams could not be decompressed, or had more than 64 MiB",
-                    counted("message")
+                    pluralize(*count, "message")
                 ),
             }
         };
