@@ -46,7 +46,7 @@ impl ReceiveWindow {
         self.window = self.window.min(window);
     }
 
-    /// Sets the window to `window`.
+    /// Enlarges the window to at least `window`.
     pub(super) fn widen(&mut self, window: u16) {
         self.window = self.window.max(window);
         self.advance();
