@@ -405,17 +405,17 @@ mod tests {
             let pool = pool(&format!(
                 r#"syntax = "proto3";
                 message Inner {{ {kind} secret_id = 1; }}
-                message Request {{ Inner one = 1; repeated Inner list = 2; map<string, Inner> map = 3; }}"#
+                message Request {{ Inner one = 1; repeated Inner list = 2; map<string, Inner> entries = 3; }}"#
             ));
             let message = pool.message("Request").unwrap();
             let inner = format!(r#"{{"secretId":{value}}}"#);
-            let json = format!(r#"{{"one":{inner},"list":[{inner}],"map":{{"a":{inner}}}}}"#);
+            let json = format!(r#"{{"one":{inner},"list":[{inner}],"entries":{{"a":{inner}}}}}"#);
             let trees = redact_in_every_format(&rules, &message, &json);
             assert!(trees.iter().all(|tree| *tree == trees[0]), "{kind} {value}: {trees:?}");
             let tree = &trees[0];
             let hash = &tree["one"]["secret_id"];
             assert!(!hash.is_null() && hash.to_string() != value.replace('"', ""), "{kind} {value}: {tree}");
-            assert_eq!((&tree["list"][0]["secret_id"], &tree["map"]["a"]["secret_id"]), (hash, hash));
+            assert_eq!((&tree["list"][0]["secret_id"], &tree["entries"]["a"]["secret_id"]), (hash, hash));
         }
     }
 
