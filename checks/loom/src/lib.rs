@@ -17,6 +17,15 @@ mod contention {
     pub(crate) use loom::sync::{Mutex, MutexGuard};
 }
 
+/// The clock, whose value no model depends on.
+mod runtime {
+    use std::time::Instant;
+
+    pub(crate) fn now() -> Instant {
+        Instant::now()
+    }
+}
+
 mod memory_budget {
     include!(concat!(env!("OUT_DIR"), "/memory_budget.rs"));
 }
@@ -43,6 +52,12 @@ mod client {
     pub(super) mod connection {
         pub(in crate::client) mod any_connection;
         pub(in crate::client) mod call_slot;
+
+        mod keepalive {
+            use std::time::Duration;
+
+            pub(super) const READ_GRACE: Duration = Duration::from_millis(100);
+        }
 
         mod call_counts {
             include!(concat!(env!("OUT_DIR"), "/call_counts.rs"));

@@ -83,7 +83,8 @@ fn take(pending: &Mutex<PendingCalls>, id: CallId) -> Option<String> {
 #[test]
 fn last_retry_of_the_budget_is_withdrawn_once() {
     loom::model(|| {
-        let tokens = Arc::new(RetryTokens::new(&RetryBudget { ratio: 0.0, initial_tokens: 1, max_tokens: 1 }));
+        let tokens =
+            Arc::new(RetryTokens::new(&RetryBudget { ratio: 0.0, initial_tokens: 1, max_tokens: 1 }));
         let other = {
             let tokens = tokens.clone();
             thread::spawn(move || tokens.withdraw(|| 1))
@@ -98,7 +99,8 @@ fn last_retry_of_the_budget_is_withdrawn_once() {
 #[test]
 fn deposits_that_race_with_withdrawals_create_at_most_one_attempt() {
     loom::model(|| {
-        let tokens = Arc::new(RetryTokens::new(&RetryBudget { ratio: 1.0, initial_tokens: 1, max_tokens: 1 }));
+        let tokens =
+            Arc::new(RetryTokens::new(&RetryBudget { ratio: 1.0, initial_tokens: 1, max_tokens: 1 }));
         let other = {
             let tokens = tokens.clone();
             thread::spawn(move || {

@@ -4,7 +4,7 @@ use std::task::Waker;
 pub(in crate::client) trait AnyConnection: Send + Sync {
     fn readiness(&self) -> Readiness;
 
-    fn available(&self) -> bool {
+    fn is_available(&self) -> bool {
         self.readiness() == Readiness::Free
     }
 

@@ -13,7 +13,7 @@ impl CallSlot {
         Self { connection, is_reserved: false }
     }
 
-    pub(in crate::client) fn reserved(connection: Arc<dyn AnyConnection>) -> Self {
+    pub(in crate::client) fn from_reserved(connection: Arc<dyn AnyConnection>) -> Self {
         Self { connection, is_reserved: true }
     }
 }
