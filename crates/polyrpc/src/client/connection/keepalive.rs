@@ -20,7 +20,7 @@ impl Keepalive {
     }
 
     /// Doubles the interval from now on, also for new connections (gRPC's proposal A8).
-    pub(super) fn halve(&self) {
+    pub(super) fn double_interval(&self) {
         self.0.store(
             (self.interval() * 2).min(SELDOM.max(self.interval())).as_millis() as u64,
             Ordering::Relaxed,
@@ -79,9 +79,9 @@ mod tests {
     fn too_many_heartbeats_doubles_the_interval_up_to_a_limit() {
         let keepalive = Keepalive::with_interval(Duration::from_secs(10));
         let of_another_connection = keepalive.clone();
-        keepalive.halve();
+        keepalive.double_interval();
         assert_eq!(of_another_connection.interval(), Duration::from_secs(20));
-        (0..60).for_each(|_| keepalive.halve());
+        (0..60).for_each(|_| keepalive.double_interval());
         assert_eq!(keepalive.interval(), SELDOM);
     }
 }

@@ -870,7 +870,7 @@ impl<S: Session + Send + 'static> Reader<S> {
                 Ok(Some(ClientEvent::Alive)) => {}
                 Ok(Some(ClientEvent::TooManyHeartbeats)) => {
                     if let Some(heartbeat) = &self.heartbeat {
-                        heartbeat.keepalive.halve();
+                        heartbeat.keepalive.double_interval();
                     }
                 }
                 Ok(Some(ClientEvent::GoAway)) => {
