@@ -2,6 +2,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use polyrpc_core::digits::parse_decimal;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::Error;
@@ -181,7 +182,7 @@ fn numbers(text: &str, between: char, digits: [usize; 3]) -> Option<[i64; 3]> {
     let mut parts = text.split(between);
     let mut next = |digits: usize| {
         let part = parts.next().filter(|part| part.len() == digits)?;
-        part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse::<i64>().ok())?
+        parse_decimal(part)
     };
     let numbers = [next(digits[0])?, next(digits[1])?, next(digits[2])?];
     parts.next().is_none().then_some(numbers)

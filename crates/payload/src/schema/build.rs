@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use polyrpc_core::digits::parse_decimal;
 use polyrpc_core::protobuf::{Reader, WireType};
 
 use super::field::{Cardinality, EnumId, EnumType, EnumValue, Field, Kind, MessageId};
@@ -690,7 +691,7 @@ fn brpc_name(name: &str) -> String {
 
 fn parse_escape(text: &str) -> Option<(char, &str)> {
     let (digits, rest) = text.strip_prefix("_Z")?.split_at_checked(3)?;
-    let number: u8 = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())??;
+    let number: u8 = parse_decimal(digits)?;
     number.is_ascii().then_some((char::from(number), rest.strip_prefix('_')?))
 }
 

@@ -2,6 +2,7 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use polyrpc_core::Status;
+use polyrpc_core::digits::parse_decimal;
 
 use crate::Error;
 use crate::call::{Connection, Peer};
@@ -107,8 +108,7 @@ impl Network {
         let address: IpAddr = address.parse().ok()?;
         let width = if address.is_ipv4() { 32 } else { 128 };
         let length = match length {
-            Some(length) if length.bytes().all(|byte| byte.is_ascii_digit()) => length.parse().ok()?,
-            Some(_) => return None,
+            Some(length) => parse_decimal(length)?,
             None => width,
         };
         let behind = u32::checked_sub(width, length)?;

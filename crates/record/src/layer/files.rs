@@ -6,6 +6,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use polyrpc_core::digits::parse_decimal;
+
 use crate::block::{FILE_MAGIC, MAX_STORED};
 use crate::writer::Writer;
 
@@ -123,9 +125,7 @@ impl Files {
             let entry = entry?;
             let name = entry.file_name().into_encoded_bytes();
             let number = name.strip_prefix(prefix.as_slice()).and_then(|rest| std::str::from_utf8(rest).ok());
-            // A sign, which `parse` accepts, is in the name of another's file.
-            let is_number = |rest: &&str| rest.len() >= 6 && rest.bytes().all(|byte| byte.is_ascii_digit());
-            if let Some(number) = number.filter(is_number).and_then(|rest| rest.parse().ok()) {
+            if let Some(number) = number.filter(|rest| rest.len() >= 6).and_then(parse_decimal) {
                 found.push((number, entry.path()));
             }
         }
