@@ -134,7 +134,7 @@ impl Setup {
             Ok(()) if has_flushed => {
                 // A large call does not wait for a block.
                 if !waits {
-                    queue.count_written(std::mem::take(&mut self.unwritten));
+                    self.count_waiting(queue);
                 }
                 self.flushed = Instant::now();
                 self.rotate(queue);
@@ -149,9 +149,14 @@ impl Setup {
     fn count_flushed(&mut self, queue: &Queue, before: u64) -> bool {
         let has_flushed = self.writer.as_ref().is_some_and(|writer| writer.position() > before);
         if has_flushed {
-            queue.count_written(std::mem::take(&mut self.unwritten));
+            self.count_waiting(queue);
         }
         has_flushed
+    }
+
+    /// Counts the calls that waited as written.
+    fn count_waiting(&mut self, queue: &Queue) {
+        queue.count_written(std::mem::take(&mut self.unwritten));
     }
 
     fn find_declared(&mut self, service: &str, method: &str) -> Option<DeclaredMethod> {
@@ -175,8 +180,7 @@ impl Setup {
         let Some(writer) = &mut self.writer else { return };
         match writer.flush() {
             Ok(()) => {
-                queue.count_written(self.unwritten);
-                self.unwritten = 0;
+                self.count_waiting(queue);
                 self.rotate(queue);
             }
             Err(error) => self.fail(queue, &error),
@@ -209,8 +213,7 @@ impl Setup {
             self.fail(queue, &error);
             return;
         }
-        queue.count_written(self.unwritten);
-        self.unwritten = 0;
+        self.count_waiting(queue);
         let Some(writer) = self.writer.take() else { return };
         let rotated = writer.finish().and_then(|_| self.files.archive()).and_then(|_| self.files.create());
         match rotated {
