@@ -947,9 +947,9 @@ impl<'a, S: Session> Connection<'a, S> {
                     self.arrival.mark();
                 }
             }
-            Poll::Pending if self.registration.connection.has_pushes() && !self.has_write_backlog() => {}
             // Frames without payload: pings, for example.
             Poll::Pending if frames > 0 => self.fairness.record_read(frames),
+            Poll::Pending if self.registration.connection.has_pushes() && !self.has_write_backlog() => {}
             Poll::Pending => {
                 if !(self.draining && written && self.in_flight.is_empty() && self.is_drained()) {
                     return Poll::Pending;
