@@ -67,8 +67,8 @@ async fn calls_in_flight_and_stalls_are_named() {
     wait_until(|| json("/tasks?format=json&method=Shop*")["total"] == 0).await;
 }
 
-/// Waits on this thread, which is none of the runtime's. The worker that a handler blocks may be the only one that would
-/// have polled timers next: the others sleep until they are notified.
+/// Waits without the runtime's timers. If a handler blocks the worker that polls them, they stop: the other workers sleep
+/// until they are notified. This thread is not a worker, so blocking it delays no task.
 fn wait_without_timers(condition: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !condition() {

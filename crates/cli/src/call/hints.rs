@@ -106,7 +106,7 @@ pub(super) fn schema_hint(
 /// Limit of a message's size that brpc, rpcx and this project's servers have by default, in bytes.
 const USUAL_LIMIT: usize = 64 << 20;
 
-/// What describes the method, if nothing does: the message may have been encoded in a way that it cannot decode.
+/// Returns the hint to pass a schema, if the method has none: the server may be unable to decode the message.
 fn missing_schema_hint(status: &Status, translator: Option<&Translator>) -> Option<String> {
     let codes = [Code::Unimplemented, Code::InvalidArgument, Code::Internal];
     let missing_schema_hint =

@@ -1,6 +1,6 @@
 use polyrpc_payload::schema::{Kind, Message, Pool, Spelling};
 
-/// What a schema declares about a value of a format with names.
+/// Declaration of a value by the schema, for formats that name their fields (JSON, MessagePack).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Declaration<'s> {
     pool: &'s Pool,

@@ -57,7 +57,7 @@ impl<'m> Response<'m> {
 
     /// Iterates over its fields, without invalid and hop-by-hop ones.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&'m str, &'m Bytes)> {
-        // Once. Without a length that is certain, the end of the body is told otherwise.
+        // The field is sent once. Without a valid length it is omitted, and the framing marks the end of the body.
         let mut sends_length = self.status != 204 && self.length.is_some();
         clean(self.fields).filter(move |(name, _)| !is_length(name) || std::mem::take(&mut sends_length))
     }
