@@ -98,7 +98,7 @@ impl Collector {
             return;
         }
         *second = Some(now);
-        let wanted = self.settings.samples.get().max(1);
+        let wanted = self.settings.samples.get();
         let chosen = self.chosen.swap(0, Ordering::Relaxed);
         self.interval
             .store(next_interval(self.interval.load(Ordering::Relaxed), chosen, wanted), Ordering::Relaxed);
@@ -126,8 +126,10 @@ impl Collector {
 
     /// Whether this call is sampled.
     fn should_sample(&self) -> bool {
-        COUNTDOWN.with(|left| match left.get() {
-            0 => self.takes_turn(left),
+        // A countdown that began in a second with more calls is shortened.
+        let longest = self.interval.load(Ordering::Relaxed).saturating_sub(1).min(MAX_INTERVAL);
+        COUNTDOWN.with(|left| match left.get().min(longest) {
+            0 => self.takes_turn(left, longest),
             more => {
                 left.set(more - 1);
                 false
@@ -136,14 +138,14 @@ impl Collector {
     }
 
     #[cold]
-    fn takes_turn(&self, left: &Cell<u32>) -> bool {
+    fn takes_turn(&self, left: &Cell<u32>, longest: u32) -> bool {
         let most = 2 * self.settings.samples.get();
         if most == 0 {
-            left.set(MAX_INTERVAL);
+            // Calls are sampled from the moment on that the setting is changed.
+            left.set(0);
             return false;
         }
-        // The rate may fall much until the next turn: that must not be far.
-        left.set(self.interval.load(Ordering::Relaxed).saturating_sub(1).min(MAX_INTERVAL));
+        left.set(longest);
         self.chosen.fetch_add(1, Ordering::Relaxed) < most
     }
 
@@ -276,8 +278,9 @@ fn offer(call: &CallStart<'_>, end: &CallEnd<'_>) {
 
 /// Returns the sampling interval in calls, after a second in which this many were recorded.
 fn next_interval(interval: u32, chosen: u64, wanted: u64) -> u32 {
-    let calls = u64::from(interval).saturating_mul(chosen);
-    let fitting = u32::try_from(calls.div_ceil(wanted)).unwrap_or(u32::MAX);
+    // If no samples are wanted, the calls sampled before that say nothing about the interval.
+    let calls = if wanted == 0 { 0 } else { u64::from(interval).saturating_mul(chosen) };
+    let fitting = u32::try_from(calls.div_ceil(wanted.max(1))).unwrap_or(u32::MAX);
     // It falls slowly, so that a pause is not followed by a flood.
     fitting.max(interval / 4).max(1)
 }
@@ -298,5 +301,11 @@ mod tests {
             assert!(chosen <= 1_000 && chosen * 2 >= calls.min(1_000), "{calls}: {chosen}");
         }
         assert_eq!(next_interval(1_000, 0, 1_000), 250);
+    }
+
+    #[test]
+    fn sampling_that_is_turned_off_lengthens_no_interval() {
+        assert_eq!(next_interval(1, 6, 0), 1);
+        assert_eq!(next_interval(100, 6, 0), 25);
     }
 }
