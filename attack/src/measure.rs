@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -87,6 +87,34 @@ impl Memory {
     }
 }
 
+/// Measures the CPU time that the hypervisor takes from this machine for other machines, while its programs want to run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StealMeter {
+    since: Instant,
+    before: Duration,
+}
+
+impl StealMeter {
+    pub(crate) fn start() -> Self {
+        Self { since: Instant::now(), before: stolen() }
+    }
+
+    /// Share of one core that was taken since the start.
+    pub(crate) fn share(self) -> f64 {
+        stolen().saturating_sub(self.before).as_secs_f64() / self.since.elapsed().as_secs_f64()
+    }
+}
+
+/// CPU time taken from all cores since the machine started, in clock ticks of a hundredth of a second; zero where the
+/// system does not tell.
+fn stolen() -> Duration {
+    const STEAL: usize = 8;
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let all_cores = stat.lines().next().unwrap_or_default();
+    let ticks = all_cores.split_ascii_whitespace().nth(STEAL).and_then(|ticks| ticks.parse::<u64>().ok());
+    Duration::from_millis(ticks.unwrap_or(0) * 10)
+}
+
 /// The calls of all well-behaved clients since the last snapshot.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
@@ -161,5 +189,12 @@ mod tests {
         let resident = memory.resident();
         assert!(resident > 0 && memory.peak() >= resident / 2);
         assert!(memory.cpu() < Duration::from_secs(3600));
+    }
+
+    #[test]
+    fn stolen_time_is_read_and_never_decreases() {
+        let meter = StealMeter { since: Instant::now(), before: Duration::ZERO };
+        assert!(std::fs::read_to_string("/proc/stat").unwrap().starts_with("cpu  "));
+        assert!(meter.share() >= 0.0 && stolen() <= stolen());
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::attacks::Attack;
 use crate::measure::Calls;
 use crate::profile::{BUDGET, Profile};
-use crate::thresholds::{ADMIN, BESIDE, FLOOR, RATIO, REMAINS, SHORT_P99};
+use crate::thresholds::{ADMIN, BESIDE, FLOOR, RATIO, REMAINS, SHORT_P99, STOLEN};
 
 /// Outcome of one attack.
 #[derive(Debug, Serialize)]
@@ -41,6 +41,8 @@ pub(crate) struct Row {
     pub(crate) seconds: f64,
     /// Cores used by the server meanwhile.
     pub(crate) cpu: f64,
+    /// Share of one core that the hypervisor took meanwhile.
+    pub(crate) stolen: f64,
     /// The p99 is one of the failures.
     #[serde(skip)]
     pub(crate) late: bool,
@@ -68,6 +70,7 @@ impl Row {
             admin: Duration::ZERO,
             seconds: 0.0,
             cpu: 0.0,
+            stolen: 0.0,
             late: false,
             notes: Vec::new(),
             failures: Vec::new(),
@@ -76,6 +79,11 @@ impl Row {
 
     pub(crate) fn fails_by_p99_alone(&self) -> bool {
         self.late && self.failures.len() == 1
+    }
+
+    /// Whether the hypervisor took so much CPU time that a p99 says nothing about the server.
+    pub(crate) fn is_disturbed(&self) -> bool {
+        self.stolen > STOLEN
     }
 }
 
@@ -151,7 +159,8 @@ pub(crate) fn foot(rows: &[Row]) {
         FLOOR.as_millis()
     );
     println!(
-        "    (of each client with 300 calls or more, and of all together; a late row is measured thrice, and compared with\n     the same calls while a process that only reads is attacked);"
+        "    (of each client with 300 calls or more, and of all together; a late row is measured thrice, and compared with\n     the same calls while a process that only reads is attacked; a measurement during which the hypervisor took more\n     than {} % of a core is repeated);",
+        STOLEN * 100.0
     );
     println!("    the admin listener answers each request within {} ms;", ADMIN.as_millis());
     println!(
