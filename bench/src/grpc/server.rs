@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use clap::Args;
 use polyrpc::codec::Protobuf;
+use polyrpc::server::Limits;
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Context, Cores, Result, Server};
 
@@ -34,8 +35,11 @@ pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
     // Its blocking method computes, and its light ones must stay fast meanwhile.
     let cores = Cores::builder().threads(options.threads).idle_priority_blocking().start()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    // The client opens up to 10,000 connections from one address: more than half of what some machines allow.
+    let limits = Limits { connections_per_peer: 12_000, ..Limits::default() };
     let server = Server::new()
         .executor(cores)
+        .limits(limits)
         .service(EchoServiceServer::new(Services))
         .service(greeter(options.heavy))
         .service(HelloServer::new(Services));

@@ -67,8 +67,9 @@ pub struct Limits {
     /// nothing yet, else those that have been idle for longest, else those without any progress, starting with the
     /// address that has most of them.
     pub connections: usize,
-    /// Maximum number of open connections from one peer address. Default: 50,000, and at most half of what file
-    /// descriptors allow. Shortly before the limit, connections of this address are evicted, in the same order.
+    /// Maximum number of open connections from one peer address. Default: 50,000. If file descriptors allow no more than
+    /// this in all, one address may have half of them. Shortly before the limit, connections of this address are
+    /// evicted, in the same order.
     pub connections_per_peer: usize,
 
     /// Maximum number of calls with a pending handler, over all connections. Default: 65,536.
@@ -381,14 +382,22 @@ impl Limits {
     pub(super) fn within_system(self) -> Self {
         const OTHER_DESCRIPTORS: u64 = 64;
         let open_files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        let connections = open_files.map_or(usize::MAX, |limit| {
+        self.with_at_most(open_files.map_or(usize::MAX, |limit| {
             limit.saturating_sub(OTHER_DESCRIPTORS).max(1).try_into().unwrap_or(usize::MAX)
-        });
+        }))
+    }
+
+    /// Returns the limits with at most this many connections.
+    fn with_at_most(self, connections: usize) -> Self {
         if connections >= self.connections {
             return self;
         }
-        // Otherwise one address could take all the rest.
-        let connections_per_peer = self.connections_per_peer.min((connections / 2).max(1));
+        // A limit per peer that cannot be reached would let one address take all the rest. One that can be reached was
+        // set for this server, for example since its clients share the address of a proxy.
+        let connections_per_peer = match self.connections_per_peer < connections {
+            true => self.connections_per_peer,
+            false => (connections / 2).max(1),
+        };
         Self { connections, connections_per_peer, ..self }
     }
 
@@ -404,5 +413,24 @@ impl Limits {
             header: self.header,
             pace,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Limits;
+
+    #[test]
+    fn file_descriptors_lower_only_what_they_cannot_hold() {
+        let counts = |limits: Limits, connections| {
+            let limits = limits.with_at_most(connections);
+            (limits.connections, limits.connections_per_peer)
+        };
+        assert_eq!(counts(Limits::default(), 1_000_000), (100_000, 50_000));
+        assert_eq!(counts(Limits::default(), 20_000), (20_000, 10_000));
+        assert_eq!(counts(Limits::default(), 1), (1, 1));
+        let behind_proxy = Limits { connections_per_peer: 15_000, ..Limits::default() };
+        assert_eq!(counts(behind_proxy.clone(), 20_000), (20_000, 15_000));
+        assert_eq!(counts(behind_proxy, 15_000), (15_000, 7_500));
     }
 }

@@ -73,7 +73,10 @@ fn defaults() -> Vec<(&'static str, String)> {
         ("connections", format!("{}, but at most the limit of open files minus 64", count(connections))),
         (
             "connections_per_peer",
-            format!("{}, and half of what file descriptors allow", count(connections_per_peer)),
+            format!(
+                "{}; half of what file descriptors allow, if that is no more",
+                count(connections_per_peer)
+            ),
         ),
         ("in_flight", count(in_flight)),
         ("in_flight_per_peer", count(in_flight_per_peer)),
