@@ -1,7 +1,8 @@
 //! Tests of the schema language and of its error messages.
 
 use super::schema::{Default, Scalar, Type};
-use super::{Schema, read_text};
+use super::{Schema, generate, read_text};
+use crate::Config;
 
 #[test]
 fn structs_are_laid_out_as_c_does() {
@@ -137,6 +138,22 @@ fn errors_name_their_position() {
     ] {
         let error = read_text("t.fbs", text).expect_err(text).to_string();
         assert_eq!(error, want, "{text}");
+    }
+}
+
+#[test]
+fn fields_do_not_hide_the_variables_of_generated_code() {
+    let schema = read("table T { table: string; builder: [string]; builder_: T; }");
+    let generated = generate::generate(&Config::new(), &schema).expect("code");
+    let (_, code) = generated.files.first().expect("a file");
+    for line in [
+        "let table = self.table.map(|value| builder__.string(value));",
+        "let builder = self.builder.map(|value| builder__.strings(value));",
+        "let mut table_ = builder__.table();",
+        "table_.refer_if(0, table);",
+        "table_.end()",
+    ] {
+        assert!(code.contains(line), "{line}\n\n{code}");
     }
 }
 

@@ -1,10 +1,10 @@
 //! Tables: marker, reader and arguments.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 
 use super::super::schema::{Default, Field, Scalar, Table, Type};
-use super::rust::{Names, docs_or, ident, ident_with, number, text};
+use super::rust::{Names, docs_or, ident, ident_with, number, text, unused_ident};
 
 pub(super) fn define(names: &Names<'_>, declared: &Table) -> TokenStream {
     let fields: Vec<&Field> = declared.fields.iter().filter(|field| !field.deprecated).collect();
@@ -308,7 +308,7 @@ impl Definition<'_> {
     }
 
     /// `Default` of the arguments; none if a field is mandatory.
-    fn default(&self, args: &proc_macro2::Ident, elided: &TokenStream) -> Option<TokenStream> {
+    fn default(&self, args: &Ident, elided: &TokenStream) -> Option<TokenStream> {
         let must_be_said =
             |field: &&&Field| field.required && matches!(field.ty, Type::Table(_) | Type::Union(_));
         if self.fields.iter().any(|field| must_be_said(&field)) {
@@ -334,42 +334,45 @@ impl Definition<'_> {
 
     fn build(&self) -> TokenStream {
         let marker = ident(&self.declared.name);
-        let children = self.fields.iter().filter_map(|field| self.child(field));
-        let written = self.writing_order().into_iter().map(|(id, field)| self.write(id, field));
+        // The value that a field refers to is held in a variable with the field's name.
+        let taken = self.fields.iter().map(|field| &*field.name);
+        let (builder, table) = (unused_ident("builder", taken.clone()), unused_ident("table", taken));
+        let children = self.fields.iter().filter_map(|field| self.child(field, &builder));
+        let written = self.writing_order().into_iter().map(|(id, field)| self.write(id, field, &table));
         let receiver = if self.fields.is_empty() { quote!(let _ = self;) } else { quote!() };
-        let table = match self.fields.is_empty() {
-            true => quote!(let table = builder.table();),
-            false => quote!(let mut table = builder.table();),
+        let begin = match self.fields.is_empty() {
+            true => quote!(let #table = #builder.table();),
+            false => quote!(let mut #table = #builder.table();),
         };
         quote! {
             fn build(
                 &self,
-                builder: &mut ::polyrpc::flatbuffers::Builder,
+                #builder: &mut ::polyrpc::flatbuffers::Builder,
             ) -> ::polyrpc::flatbuffers::Offset<#marker> {
                 #receiver
                 #(#children)*
-                #table
+                #begin
                 #(#written)*
-                table.end()
+                #table.end()
             }
         }
     }
 
     /// Writes the value that a field refers to.
-    fn child(&self, field: &Field) -> Option<TokenStream> {
+    fn child(&self, field: &Field, builder: &Ident) -> Option<TokenStream> {
         let name = ident(&field.name);
         let write = match &field.ty {
-            Type::Text => quote!(builder.string(value)),
-            Type::Table(_) => quote!(::polyrpc::flatbuffers::Build::build(value, builder)),
-            Type::Union(_) => quote!(value.build(builder)),
+            Type::Text => quote!(#builder.string(value)),
+            Type::Table(_) => quote!(::polyrpc::flatbuffers::Build::build(value, #builder)),
+            Type::Union(_) => quote!(value.build(#builder)),
             Type::Vector(element) => match &**element {
-                Type::Text => quote!(builder.strings(value)),
-                Type::Table(_) => quote!(builder.tables(value)),
+                Type::Text => quote!(#builder.strings(value)),
+                Type::Table(_) => quote!(#builder.tables(value)),
                 Type::Union(_) => {
                     let kinds = ident_with(&field.name, "_type");
                     let write = quote! {{
                         let kinds: ::std::vec::Vec<u8> = value.iter().map(|element| element.kind()).collect();
-                        (builder.bytes(&kinds), builder.vector_of(value, |builder, element| element.build(builder)))
+                        (#builder.bytes(&kinds), #builder.vector_of(value, |builder, element| element.build(builder)))
                     }};
                     return Some(match field.required {
                         true => quote! { let (#kinds, #name) = { let value = self.#name; #write }; },
@@ -386,8 +389,8 @@ impl Definition<'_> {
                         },
                     });
                 }
-                Type::Scalar(Scalar::U8) => quote!(builder.bytes(value)),
-                _ => quote!(builder.vector(value)),
+                Type::Scalar(Scalar::U8) => quote!(#builder.bytes(value)),
+                _ => quote!(#builder.vector(value)),
             },
             Type::Scalar(_) | Type::Enum(_) | Type::Struct(_) | Type::Array(..) => return None,
         };
@@ -422,7 +425,7 @@ impl Definition<'_> {
         }
     }
 
-    fn write(&self, id: u16, field: &Field) -> TokenStream {
+    fn write(&self, id: u16, field: &Field, table: &Ident) -> TokenStream {
         let (name, is_type, id) = (ident(&field.name), id != field.id, number(id));
         let (put, refer) = match field.required {
             true => (quote!(put), quote!(refer)),
@@ -430,20 +433,20 @@ impl Definition<'_> {
         };
         match (&field.ty, &field.default) {
             (Type::Union(_), _) if is_type => match field.required {
-                true => quote! { table.put(#id, self.#name.kind()); },
-                false => quote! { table.put_if(#id, self.#name.map(|value| value.kind())); },
+                true => quote! { #table.put(#id, self.#name.kind()); },
+                false => quote! { #table.put_if(#id, self.#name.map(|value| value.kind())); },
             },
             (Type::Vector(_), _) if is_type => {
                 let kinds = ident_with(&field.name, "_type");
-                quote! { table.#refer(#id, #kinds); }
+                quote! { #table.#refer(#id, #kinds); }
             }
             (Type::Text | Type::Vector(_) | Type::Table(_) | Type::Union(_), _) => {
-                quote! { table.#refer(#id, #name); }
+                quote! { #table.#refer(#id, #name); }
             }
-            (_, Default::None) => quote! { table.#put(#id, self.#name); },
+            (_, Default::None) => quote! { #table.#put(#id, self.#name); },
             (ty, default) => {
                 let default = self.names.default(ty, default);
-                quote! { table.put_unless(#id, self.#name, #default); }
+                quote! { #table.put_unless(#id, self.#name, #default); }
             }
         }
     }
