@@ -9,7 +9,7 @@ pub(crate) fn lines(comment: &str) -> Vec<String> {
         // Removes the blank between `//` and the text.
         let line = line.strip_prefix(' ').unwrap_or(line).trim_end();
         let fence = FENCES.into_iter().find(|fence| line.trim_start().starts_with(fence));
-        let code = line.strip_prefix("    ");
+        let code = strip_code_indent(line);
         if block == Block::Indented && code.is_none() && !line.is_empty() {
             lines.push(CLOSE.to_owned());
             block = Block::Prose;
@@ -54,6 +54,22 @@ const FENCES: [&str; 2] = ["```", "~~~"];
 const OPEN: &str = " ```text";
 const CLOSE: &str = " ```";
 
+/// Removes the indentation of code: in Markdown four columns, of which a tab fills those up to the next multiple of four.
+fn strip_code_indent(line: &str) -> Option<&str> {
+    let mut column = 0;
+    for (at, c) in line.char_indices() {
+        column = match c {
+            ' ' => column + 1,
+            '\t' => column + 4 - column % 4,
+            _ => return None,
+        };
+        if column >= 4 {
+            return line.get(at + 1..);
+        }
+    }
+    None
+}
+
 /// Adds the blank between `///` and the text.
 fn pad(line: &str) -> String {
     if line.is_empty() { String::new() } else { format!(" {line}") }
@@ -90,6 +106,13 @@ mod tests {
     fn code_blocks_become_text_blocks() {
         let comment = " One:\n\n     a\n\n     b\n Two:\n ```rust\n c [d]\n ```\n end";
         let want = [" One:", "", OPEN, " a", "", " b", CLOSE, " Two:", OPEN, " c [d]", CLOSE, " end"];
+        assert_eq!(lines(comment), want);
+    }
+
+    #[test]
+    fn code_that_is_indented_with_tabs_becomes_a_text_block() {
+        let comment = " One:\n\n\ta[0]\n\t\tb\n  \tc\n Two:\n\td";
+        let want = [" One:", "", OPEN, " a[0]", " \tb", " c", CLOSE, " Two:", " \td"];
         assert_eq!(lines(comment), want);
     }
 
