@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use polyrpc::discovery::redacted;
 use polyrpc_console::{Admin, Console};
 
 use crate::admin;
@@ -40,10 +41,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let discover = polyrpc_discovery::discover(&options.url)?;
     let token = options.server_token.as_deref().map(read_token).transpose()?;
     let console = Console::new();
-    // A URL may have a password.
-    let name = options.url.rsplit_once('@').map_or(options.url.as_str(), |(_, rest)| rest);
+    // Readers of the page must not get the credentials for the registry.
     console
-        .observe_fleet(name, discover, token)
+        .observe_fleet(&redacted(&options.url), discover, token)
         .map_err(|error| Failure::system("start a thread", &error))?;
     let mut listener = Admin::on(&options.listen).hosts(options.host.iter().cloned());
     for (role, token) in options.tokens.as_deref().map_or_else(|| Ok(Vec::new()), admin::read_tokens)? {

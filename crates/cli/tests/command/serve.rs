@@ -101,18 +101,35 @@ fn console_shows_the_servers_of_a_registry() {
     let server = Server::serve(["--admin", "127.0.0.1:0"]);
     let list = format!("list://{} admin={}", server.address(), server.listener("admin"));
     let console = Server::start(["console", &list, "--listen", "127.0.0.1:0"], "http://");
-    let url = console.output().trim();
-    let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
-    let request = format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let started = Instant::now();
-    let mut page = http(address, &request);
+    let mut page = fleet_page(&console);
     while !page.contains("\nreachable: 1\n") && started.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(100));
-        page = http(address, &request);
+        page = fleet_page(&console);
     }
     assert!(page.contains("\nreachable: 1\nready: 1\n") && page.contains("|PolyRPC "), "{page}");
     let refused = polyrpc(["console", &list, "--listen", "127.0.0.1:0", "--writable"]);
     assert!(refused.code == 2 && refused.stderr.contains("--server-token"), "{refused:?}");
+}
+
+#[test]
+fn console_hides_the_credentials_of_its_registry() {
+    let place = crate::running::free_address();
+    for (registry, shown) in [
+        (format!("consul://{place}/S?token=SECRET"), format!("consul://{place}/S?token=***")),
+        (format!("etcd://me:SECRET@{place}/base/S"), format!("etcd://me:***@{place}/base/S")),
+    ] {
+        let console = Server::start(["console", &registry, "--listen", "127.0.0.1:0"], "http://");
+        let page = fleet_page(&console);
+        assert!(page.contains(&format!("registry: {shown}\n")) && !page.contains("SECRET"), "{page}");
+    }
+}
+
+/// The page of `polyrpc console`, as text.
+fn fleet_page(console: &Server) -> String {
+    let url = console.output().trim();
+    let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    http(address, &format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
 }
 
 #[test]

@@ -27,16 +27,27 @@ pub fn redacted(url: &str) -> String {
         text.push_str(user.split_once(':').map_or(user, |(name, _)| name));
         text.push_str(if user.contains(':') { ":***@" } else { "@" });
     }
-    text.push_str(place);
-    if let Some(settings) = settings {
-        text.push('?');
-        let settings = settings.split('&').map(|setting| match setting.split_once('=') {
-            Some((name, _)) if is_secret(name) => format!("{name}=***"),
-            _ => setting.to_owned(),
-        });
-        text.push_str(&settings.collect::<Vec<_>>().join("&"));
+    match settings {
+        Some(settings) => {
+            text.push_str(place);
+            text.push('?');
+            text.push_str(&redact_settings(settings));
+        }
+        // brpc's URLs of Nacos are settings only: `nacos://serviceName=Echo&password=…`.
+        None if place.split('/').next().is_some_and(|start| start.contains('=')) => {
+            text.push_str(&redact_settings(place));
+        }
+        None => text.push_str(place),
     }
     text
+}
+
+fn redact_settings(settings: &str) -> String {
+    let settings = settings.split('&').map(|setting| match setting.split_once('=') {
+        Some((name, _)) if is_secret(name) => format!("{name}=***"),
+        _ => setting.to_owned(),
+    });
+    settings.collect::<Vec<_>>().join("&")
 }
 
 /// Splits off the user information before the host. A password may contain characters that should have been escaped,
@@ -75,6 +86,10 @@ mod tests {
             ("me:hunter2@h:1", "me:***@h:1"),
             ("a://me@h:1", "a://me@h:1"),
             ("a://h/?password=hunter2", "a://h/?password=***"),
+            (
+                "nacos://serviceName=S&groupName=a/b&password=hunter2",
+                "nacos://serviceName=S&groupName=a/b&password=***",
+            ),
             (
                 "a://h/?x=1&accessToken=hunter2&PASSWORD=hunter2&tls",
                 "a://h/?x=1&accessToken=***&PASSWORD=***&tls",
