@@ -26,14 +26,15 @@ fn remove_credentials(arguments: impl Iterator<Item = String>) -> Vec<String> {
             continue;
         }
         let joined = OPTIONS.iter().find_map(|(option, mask)| {
-            let value = word.strip_prefix(*option)?;
+            let rest = strip_option(&word, option)?;
+            let given = &word[..word.len() - rest.len()];
             // The value of a short option may follow it without a separator.
-            let value = value.strip_prefix('=').or_else(|| (option.len() == 2).then_some(value));
-            Some((*option, *mask, value.filter(|value| !value.is_empty())))
+            let value = rest.strip_prefix('=').or_else(|| (option.len() == 2).then_some(rest));
+            Some((given, *mask, value.filter(|value| !value.is_empty())))
         });
         words.push(match joined {
-            Some((option, mask, Some(value))) => format!("{option}={}", mask(value)),
-            Some((option, mask, None)) if word == option => {
+            Some((given, mask, Some(value))) => format!("{given}={}", mask(value)),
+            Some((given, mask, None)) if given.len() == word.len() => {
                 before = Some(mask);
                 word
             }
@@ -43,6 +44,17 @@ fn remove_credentials(arguments: impl Iterator<Item = String>) -> Vec<String> {
     }
     words
 }
+
+/// What follows an option in a word. Flags may precede a short option, as in `-kH`.
+fn strip_option<'w>(word: &'w str, option: &str) -> Option<&'w str> {
+    match option.strip_prefix("--") {
+        Some(_) => word.strip_prefix(option),
+        None => word.strip_prefix('-')?.trim_start_matches(FLAG).strip_prefix(option.strip_prefix('-')?),
+    }
+}
+
+/// The short option that has no value, `--insecure`.
+const FLAG: char = 'k';
 
 /// Options whose values are, or may be, credentials, each with a function that masks its value.
 const OPTIONS: [(&str, Mask); 4] =
@@ -99,6 +111,8 @@ mod tests {
             (&["-H", "Authorization: Bearer SECRET"], "-H 'Authorization: …'"),
             (&["-Hauthorization=SECRET"], "'-H=authorization: …'"),
             (&["-H=cookie: SECRET"], "'-H=cookie: …'"),
+            (&["-kH", "Authorization: Bearer SECRET", "add"], "-kH 'Authorization: …' add"),
+            (&["-kHcookie=SECRET", "add"], "'-kH=cookie: …' add"),
             (&["--header=x-api-key: SECRET"], "'--header=x-api-key: …'"),
             (&["--header", "session-token=SECRET"], "--header 'session-token: …'"),
             (&["--kcp-key", "00ff"], "--kcp-key …"),
