@@ -48,6 +48,10 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
 }
 
 fn list(options: &Options) -> Result<String, Failure> {
+    if options.files.has_schema() {
+        return Err(Failure::new("`list` reads .proto files, and no .fbs")
+            .with_hint("`polyrpc describe FILE.fbs --json-schema` describes the methods of a .fbs"));
+    }
     match options.files.read()? {
         Some(described) => list_files(&described, options),
         None => list_by_reflection(options),

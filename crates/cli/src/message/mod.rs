@@ -121,6 +121,21 @@ impl Options {
         }
     }
 
+    /// Rejects options that have no effect on messages that a `.fbs` describes.
+    fn check_schema(&self) -> Result<(), Failure> {
+        let options = [
+            (self.format.is_some_and(|format| format != Wire::Flatbuffers), "--format"),
+            (self.types.is_some(), "--types"),
+            (self.request_type.is_some(), "--request-type"),
+        ];
+        match options.into_iter().find(|(is_given, _)| *is_given && self.files.has_schema()) {
+            Some((_, option)) => Err(Failure::new(format!(
+                "--schema makes the messages FlatBuffers: {option} would have no effect"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// Whether messages are FlatBuffers.
     fn wants_flatbuffers(&self, client: &Client) -> bool {
         let numbers_methods = client.protocol().descriptor().capabilities.numbers_methods;
@@ -150,12 +165,17 @@ impl Files {
         }
     }
 
+    /// Whether a `.fbs` is given.
+    pub(crate) fn has_schema(&self) -> bool {
+        !self.schema.is_empty()
+    }
+
     /// Adds the declarations of the files.
     pub(crate) fn add_to(&self, schemas: &mut Schemas) -> Result<(), Failure> {
         if let Some(described) = self.read()? {
             schemas.add_proto(described);
         }
-        if !self.schema.is_empty() {
+        if self.has_schema() {
             schemas.add_fbs(&self.schema, &self.include)?;
         }
         Ok(())
@@ -163,7 +183,7 @@ impl Files {
 
     /// The method of the `.fbs`, if one is given.
     fn flatbuffers(&self, protocol: Protocol, target: &str) -> Result<Option<Method>, Failure> {
-        if self.schema.is_empty() {
+        if !self.has_schema() {
             return Ok(None);
         }
         let schema =
@@ -246,6 +266,7 @@ impl Translator {
 
     /// How this client calls `target`, as far as the user's files describe it.
     pub(crate) fn from_files(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
+        options.check_schema()?;
         if let Some(method) = options.files.flatbuffers(client.protocol(), target)? {
             return Ok(Self::from_flatbuffers(method));
         }

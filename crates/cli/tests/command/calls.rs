@@ -295,6 +295,8 @@ fn options_that_contradict_each_other_or_have_no_effect_are_refused() {
         (at("grpc"), &["--kcp-cipher", "none"], 1, "--kcp-cipher is for calls over KCP"),
         (at("rpcx"), &["--balance", "rr"], 1, "--balance chooses among several servers"),
         (at("rpcx"), &["--save-attachment", "unwritten"], 1, "rpcx has no attachments"),
+        (at("grpc"), &["--schema", "a.fbs", "--format", "json"], 1, "--format would have no effect"),
+        (at("fb-rpc"), &["--schema", "a.fbs", "--types", "int -> int"], 1, "--types would have no effect"),
         ("grpc://a:1,b:2".to_owned(), &[], 1, "grpc+list://a:1,b:2"),
         ("grpc://:8852".to_owned(), &[], 1, "`:8852` names no host"),
         ("grpc://h:99999".to_owned(), &[], 1, "a port is at most 65535"),

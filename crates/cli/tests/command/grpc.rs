@@ -267,6 +267,8 @@ fn failed_stream_prints_the_cause() {
 fn describe_and_list_report_what_happened() {
     let unused = format!("grpc://{}", crate::running::free_address());
     assert_eq!(polyrpc(["describe", &unused]).code, 78);
+    let ran = polyrpc(["list", &unused, "--schema", "a.fbs"]);
+    assert!(ran.code == 1 && ran.stderr.contains("and no .fbs"), "{ran:?}");
     let server = Server::serve([]);
     for name in ["Arith/Nope", "Arith.Nope", "helloworld.Greeter/Nope"] {
         for command in ["describe", "list"] {
