@@ -54,8 +54,9 @@ impl Outcome {
         if let Some(status) = failure {
             self.failed += 1;
             self.unconnected += u64::from(is_unconnected(status));
-            if self.failures.len() < MOST {
-                *self.failures.entry(status.to_string()).or_default() += 1;
+            let text = status.to_string();
+            if self.failures.len() < MOST || self.failures.contains_key(&text) {
+                *self.failures.entry(text).or_default() += 1;
             }
         }
         let Some(found) = found else { return };
@@ -200,6 +201,17 @@ mod tests {
         assert_eq!(quantile(&sorted, 0.99), Duration::from_millis(99));
         assert_eq!(quantile(&sorted, 1.0), Duration::from_millis(100));
         assert_eq!(quantile(&[], 0.5), Duration::ZERO);
+    }
+
+    #[test]
+    fn known_failures_are_counted_when_no_further_ones_are_listed() {
+        let mut outcome = Outcome::default();
+        let failures = (0..=MOST).map(|n| format!("no user {n}"));
+        for text in failures.chain(["no user 0".to_owned(), format!("no user {MOST}")]) {
+            outcome.add("Users/Get", Duration::ZERO, Some(&Status::not_found(text)), None);
+        }
+        assert_eq!((outcome.failed, outcome.failures.len()), (MOST as u64 + 3, MOST));
+        assert_eq!(outcome.failures.get(&Status::not_found("no user 0").to_string()), Some(&2));
     }
 
     #[test]
