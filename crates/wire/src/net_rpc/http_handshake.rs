@@ -45,6 +45,14 @@ impl HttpHandshake {
         }
     }
 
+    /// Returns the number of buffered bytes.
+    pub(super) fn held(&self) -> usize {
+        match self {
+            Self::Awaited { held, .. } => held.len(),
+            Self::Unsaid(_) | Self::Over => 0,
+        }
+    }
+
     /// Removes the response from `inbox`; the buffered calls are sent. Returns whether responses to calls follow.
     pub(super) fn take(
         &mut self,

@@ -200,6 +200,8 @@ pub struct Client {
     outstanding: PendingCalls,
     /// Name of the last call sent, in a reused buffer.
     name: String,
+    /// A one-way call was sent, or is buffered until the handshake is complete.
+    sent_oneway: bool,
 }
 
 /// Settings of a client's connection.
@@ -225,6 +227,7 @@ impl Client {
             handshake: HttpHandshake::new(config.connect.as_deref()),
             outstanding: PendingCalls::default(),
             name: String::new(),
+            sent_oneway: false,
             config,
         }
     }
@@ -262,6 +265,7 @@ impl session::Client for Client {
         self.frame_codec.request(outgoing, self.handshake.outbox(out))?;
         // Every call is answered; the response to a oneway call is dropped.
         self.outstanding.record_sent((!call.oneway).then_some(id));
+        self.sent_oneway |= call.oneway;
         Ok(())
     }
 
@@ -288,6 +292,12 @@ impl session::Client for Client {
 
     fn bytes_needed(&self) -> usize {
         self.frame_codec.bytes_needed()
+    }
+
+    /// No caller waits for a one-way call: without this, a connection that is to be closed would drop it. Other calls are
+    /// awaited, or were given up.
+    fn has_pending_output(&self) -> bool {
+        self.sent_oneway && self.handshake.held() > 0
     }
 
     fn is_reusable(&self) -> bool {

@@ -36,6 +36,19 @@ fn calls_wait_for_the_response_to_connect() {
 }
 
 #[test]
+fn one_way_call_that_waits_for_the_response_to_connect_is_pending_output() {
+    let (mut client, mut inbox, mut out) = (client(), BytesMut::new(), Outbox::new());
+    client.send(CallId(1), call(Codec::Json, "S", "M"), &mut out).expect("the protocol can express it");
+    assert!(!client.has_pending_output(), "its caller waits for it");
+    let oneway = Call { oneway: true, ..call(Codec::Json, "S", "M") };
+    client.send(CallId(2), oneway, &mut out).expect("the protocol can express it");
+    assert!(client.has_pending_output());
+    inbox.extend_from_slice(b"HTTP/1.0 200 Connected to Go RPC\n\n");
+    assert!(client.next_event(&mut inbox, &mut out).expect("HTTP").is_none());
+    assert!(!client.has_pending_output());
+}
+
+#[test]
 fn unexpected_response_to_connect_closes_the_connection() {
     for (answer, want) in [
         ("HTTP/1.1 404 Not Found\r\n\r\n", "unexpected HTTP response: 404 Not Found"),
