@@ -232,6 +232,15 @@ impl Client {
         }
     }
 
+    /// Checks that another call may be buffered until the handshake is complete: a server that never answers would make
+    /// the client hold every call that has timed out.
+    fn check_capacity(&self) -> Result<(), Status> {
+        match self.handshake.held() < MAX_WAITING {
+            true => Ok(()),
+            false => Err(Status::resource_exhausted("too much data waits for the response to CONNECT")),
+        }
+    }
+
     /// Builds the call's name, including the credential.
     fn write_name(&mut self, call: &Call<'_>) -> Result<(), Status> {
         self.name.clear();
@@ -259,6 +268,7 @@ impl Client {
 impl session::Client for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         check(&call, self.config.codec)?;
+        self.check_capacity()?;
         self.write_name(&call)?;
         let (number, positional) = (self.outstanding.next(), call.head.positional);
         let outgoing = Outgoing { name: &self.name, number, body: call.body, positional };
@@ -300,10 +310,17 @@ impl session::Client for Client {
         self.sent_oneway && self.handshake.held() > 0
     }
 
+    fn unsent(&self) -> usize {
+        self.handshake.held()
+    }
+
     fn is_reusable(&self) -> bool {
         !self.frame_codec.is_spent()
     }
 }
+
+/// Limit of buffered bytes while the response to `CONNECT` is awaited.
+const MAX_WAITING: usize = 4 << 20;
 
 /// Checks that the protocol can express everything the call requires.
 fn check(call: &Call<'_>, codec: Codec) -> Result<(), Status> {

@@ -43,9 +43,28 @@ fn one_way_call_that_waits_for_the_response_to_connect_is_pending_output() {
     let oneway = Call { oneway: true, ..call(Codec::Json, "S", "M") };
     client.send(CallId(2), oneway, &mut out).expect("the protocol can express it");
     assert!(client.has_pending_output());
+    assert_eq!(client.unsent(), 2 * CALL.len());
     inbox.extend_from_slice(b"HTTP/1.0 200 Connected to Go RPC\n\n");
     assert!(client.next_event(&mut inbox, &mut out).expect("HTTP").is_none());
-    assert!(!client.has_pending_output());
+    assert!(!client.has_pending_output() && client.unsent() == 0);
+}
+
+#[test]
+fn calls_that_wait_for_the_response_to_connect_are_limited() {
+    let (mut client, mut out) = (client(), Outbox::new());
+    let text = format!("\"{}\"", "x".repeat(1 << 20));
+    let large = Call { body: text.into(), ..call(Codec::Json, "S", "M") };
+    let mut sent = 0;
+    let refusal = loop {
+        match client.send(CallId(sent), large.clone(), &mut out) {
+            Ok(()) => client.cancel(CallId(sent), &mut out),
+            Err(refusal) => break refusal,
+        }
+        sent += 1;
+        assert!(sent < 100, "{} bytes are held", client.unsent());
+    };
+    assert_eq!((sent, refusal.code()), (4, Code::ResourceExhausted));
+    assert_bytes(out.take(), "CONNECT /_goRPC_ HTTP/1.0\n\n");
 }
 
 #[test]
