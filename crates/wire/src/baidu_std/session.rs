@@ -731,9 +731,10 @@ fn timeout(meta: &Meta<'_>) -> Option<Duration> {
     (milliseconds > 0).then(|| Duration::from_millis(milliseconds))
 }
 
-/// At least 1: brpc sends, and accepts, only positive values.
+/// Rounded up, since the server must not give up before the caller does, and at least 1: brpc sends, and accepts, only
+/// positive values.
 fn timeout_ms(timeout: Duration) -> i32 {
-    i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX).max(1)
+    i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX).max(1)
 }
 
 #[cold]

@@ -5,6 +5,7 @@ use super::mapping::content_type;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::digits::put_decimal;
@@ -115,8 +116,7 @@ impl Client {
             field::field(head, "Content-Encoding", coding.as_bytes());
         }
         if let Some(timeout) = call.timeout {
-            let milliseconds = timeout.as_millis().min(MAX_TIMEOUT_MS);
-            field::field(head, "connect-timeout-ms", milliseconds.to_string().as_bytes());
+            field::field(head, "connect-timeout-ms", milliseconds(timeout).to_string().as_bytes());
         }
         metadata_fields(head, &call.head.metadata);
         head.extend_from_slice(b"\r\n");
@@ -136,8 +136,7 @@ impl Client {
         let credential = self.credential(call)?;
         let mut metadata = Cow::Borrowed(&call.head.metadata);
         if let Some(timeout) = call.timeout {
-            let milliseconds = timeout.as_millis().min(MAX_TIMEOUT_MS);
-            metadata.to_mut().insert(gateway::SERVER_TIMEOUT, milliseconds.to_string());
+            metadata.to_mut().insert(gateway::SERVER_TIMEOUT, milliseconds(timeout).to_string());
         }
         let mut body = Vec::with_capacity(call.body.len() + 64);
         let answered = (!call.oneway).then_some(id.0);
@@ -585,6 +584,12 @@ const BEGIN: usize = 200;
 
 /// How much of a failed call's body becomes the text of the failure: as much as brpc shows.
 const MAX_TEXT: usize = 2048;
+
+/// Returns whole milliseconds, rounded up: the server must not give up before the caller does, and 0 would mean that no
+/// time is left.
+fn milliseconds(timeout: Duration) -> u128 {
+    timeout.as_nanos().div_ceil(1_000_000).min(MAX_TIMEOUT_MS)
+}
 
 /// Longest timeout that can be expressed: ten digits.
 const MAX_TIMEOUT_MS: u128 = 9_999_999_999;

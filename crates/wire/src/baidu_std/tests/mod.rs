@@ -433,7 +433,7 @@ mod calls {
     }
 
     #[test]
-    fn timeout_is_sent_only_if_set_and_never_as_0() {
+    fn timeout_is_sent_only_if_set_rounded_up_and_never_as_0() {
         let told = |deliver_timeout, timeout| {
             let client = Client::new(ClientConfig { deliver_timeout, ..ClientConfig::default() });
             let mut call = call(b"");
@@ -447,6 +447,7 @@ mod calls {
         };
         assert_eq!(told(false, Duration::from_secs(1)), None);
         assert_eq!(told(true, Duration::from_secs(1)), Some(Duration::from_secs(1)));
+        assert_eq!(told(true, Duration::from_micros(1500)), Some(Duration::from_millis(2)));
         assert_eq!(told(true, Duration::ZERO), Some(Duration::from_millis(1)));
         assert_eq!(told(true, Duration::MAX), Some(Duration::from_millis(i32::MAX as u64)));
     }

@@ -104,6 +104,22 @@ fn call_becomes_an_http_request() {
 }
 
 #[test]
+fn timeout_is_sent_in_milliseconds_rounded_up() {
+    for (timeout, sent) in [
+        (Duration::from_millis(250), "250"),
+        (Duration::from_micros(1500), "2"),
+        (Duration::from_nanos(1), "1"),
+        (Duration::MAX, "9999999999"),
+    ] {
+        let call = Call { timeout: Some(timeout), ..Call::new("S", "M", JSON, Bytes::new()) };
+        let mapped = send(client_config(false), &call);
+        assert!(mapped.contains(&format!("connect-timeout-ms: {sent}\r\n")), "{mapped}");
+        let json_rpc = send(client_config(true), &call);
+        assert!(json_rpc.contains(&format!("__ServerTimeout={sent}\r\n")), "{json_rpc}");
+    }
+}
+
+#[test]
 fn call_is_compressed_as_requested() {
     let message = [b'x'; 2000];
     let mut call = Call::new("example.EchoService", "Echo", JSON, Bytes::copy_from_slice(&message));
