@@ -10,6 +10,7 @@ use polyrpc_payload::compress;
 
 use super::text::{Text, milliseconds};
 use super::{content_type, query, status};
+use crate::failure_text::shorten;
 use crate::http::head::WriteHead;
 
 /// The `X-RPCX-*` fields of a request. Most are returned unchanged with the response.
@@ -139,7 +140,7 @@ impl Fields {
         head.begin(http, Some(0));
         self.echo(head);
         head.field("X-RPCX-MessageStatusType", b"Error");
-        head.lenient_field("X-RPCX-ErrorMessage", text.as_bytes());
+        head.lenient_field("X-RPCX-ErrorMessage", shorten(text).as_bytes());
         if http == 401 {
             status::fields(http, &Status::unauthenticated(""), head);
         }

@@ -139,6 +139,14 @@ fn message_id_is_64_bits_and_echoed() {
 }
 
 #[test]
+fn long_failure_text_is_shortened_to_fit_into_a_head() {
+    let text = request(&format!("{MUL}X-RPCX-SerializeType: 1\r\n"), "{}");
+    let response = answer(text, failing(Status::unknown("x".repeat(100_000))));
+    let shown = response.field("x-rpcx-errormessage").expect("a text");
+    assert!(shown.len() <= 16 << 10 && shown.ends_with("(shortened)"), "{}", shown.len());
+}
+
+#[test]
 fn failure_text_cannot_break_its_header_line() {
     let text = request(&format!("{MUL}X-RPCX-SerializeType: 1\r\n"), "{}");
     let response = answer(&text, failing(Status::unknown("a\r\nb\0c")));
