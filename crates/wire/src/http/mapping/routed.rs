@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use polyrpc_core::session::server::{BodyConversion, MAX_CONVERTED_IN_PLACE};
-use polyrpc_core::{Code, Compression, Reply, Retry, Status};
+use polyrpc_core::{Code, Compression, Format, Json, Reply, Retry, Status};
 use polyrpc_payload::compress;
 
 use super::{content_type, failure, status};
@@ -75,7 +75,11 @@ impl Ticket {
     pub(super) fn answer(self, reply: Reply, head: &mut impl WriteHead) -> Bytes {
         match reply.result {
             Ok(message) => {
-                let body = self.route.response(message);
+                let dialect = match reply.head.format {
+                    Format::Json(dialect) => dialect,
+                    _ => Json::Proto3,
+                };
+                let body = self.route.response_in(dialect, message);
                 head.begin(200, Some(body.len()));
                 head.field("Content-Type", content_type::JSON.as_bytes());
                 metadata_fields(head, &reply.head.metadata);

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use bytes::Bytes;
+use polyrpc_core::Json;
 use polyrpc_core::protocol::percent_decode;
-use polyrpc_payload::schema::{Field, Kind, Message, Spelling, WellKnown};
+use polyrpc_payload::schema::{EnumType, Field, Kind, Message, Spelling, WellKnown};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -196,22 +197,49 @@ pub(super) fn takes_text(message: &Message, path: &[String]) -> bool {
     }
 }
 
-/// Returns the value of a field in a JSON message; `None` if it is not set.
-pub(super) fn value_of(json: &[u8], field: &Field) -> Option<Bytes> {
+/// Returns the value of a message's field in its JSON of this dialect; `None` if that is not a JSON object.
+pub(super) fn value_of(message: &Message, field: &Field, json: &[u8], dialect: Json) -> Option<Bytes> {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(json).ok()?;
     // The dialect determines which of its names is used.
     let named = fields.get(field.json_name()).or_else(|| fields.get(field.brpc_name()));
     let value = named.map(|raw| Bytes::copy_from_slice(raw.get().as_bytes()));
-    Some(value.unwrap_or_else(|| Bytes::from_static(default_value(field))))
+    Some(value.unwrap_or_else(|| default_value(message, field, dialect)))
 }
 
-fn default_value(field: &Field) -> &'static [u8] {
+/// Returns the JSON of a field that is not set.
+fn default_value(message: &Message, field: &Field, dialect: Json) -> Bytes {
+    match field.kind() {
+        // Go's dialect writes numbers.
+        Kind::Enum(id) if !field.is_repeated() && dialect != Json::Go => {
+            default_enum(message.pool().enum_type(id), dialect)
+        }
+        _ => Bytes::from_static(default_scalar(field, dialect)),
+    }
+}
+
+fn default_enum(of: &EnumType, dialect: Json) -> Bytes {
+    match of.name(of.first()) {
+        _ if dialect == Json::Proto3 && of.full_name() == "google.protobuf.NullValue" => {
+            Bytes::from_static(b"null")
+        }
+        Some(name) => quote(name).into(),
+        None => Bytes::from_static(b"0"),
+    }
+}
+
+fn default_scalar(field: &Field, dialect: Json) -> &'static [u8] {
     match field.kind() {
         _ if field.is_map() => b"{}",
         _ if field.is_repeated() => b"[]",
         Kind::Message(_) | Kind::Group(_) => b"null",
         Kind::Bool => b"false",
         Kind::String | Kind::Bytes => b"\"\"",
+        // Canonical JSON writes them as strings, since JavaScript's numbers have 53 bits.
+        Kind::Int64 | Kind::Uint64 | Kind::Sint64 | Kind::Fixed64 | Kind::Sfixed64
+            if dialect == Json::Proto3 =>
+        {
+            b"\"0\""
+        }
         _ => b"0",
     }
 }

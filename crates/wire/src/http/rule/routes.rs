@@ -3,6 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use polyrpc_core::Json;
 use polyrpc_payload::schema::{Message, Method};
 
 use super::error::Error;
@@ -129,8 +130,13 @@ impl Route {
 
     /// Returns the response body for a reply in canonical JSON: all of it, or the field that the rule selects.
     pub fn response(&self, reply: Bytes) -> Bytes {
+        self.response_in(Json::Proto3, reply)
+    }
+
+    /// Does the same for a reply in this dialect of JSON.
+    pub(crate) fn response_in(&self, dialect: Json, reply: Bytes) -> Bytes {
         match self.rule.response.as_deref().and_then(|name| message::field(&self.output, name)) {
-            Some(field) => message::value_of(&reply, field).unwrap_or(reply),
+            Some(field) => message::value_of(&self.output, field, &reply, dialect).unwrap_or(reply),
             None => reply,
         }
     }

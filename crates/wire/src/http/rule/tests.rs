@@ -182,6 +182,37 @@ fn response_is_the_message_or_one_field() {
 }
 
 #[test]
+fn unset_field_in_a_response_is_written_as_in_the_dialect_of_the_reply() {
+    let source = LIBRARY.split("service Library").next().unwrap();
+    let source = format!(
+        r#"{source}
+        message Shown {{ int64 count = 1; Order order = 2; int32 size = 3; }}
+        service S {{
+          rpc First(Book) returns (Shown) {{ option (http) = {{ get: "/count" response_body: "count" }}; }}
+          rpc Second(Book) returns (Shown) {{ option (http) = {{ get: "/order" response_body: "order" }}; }}
+          rpc Third(Book) returns (Shown) {{ option (http) = {{ get: "/size" response_body: "size" }}; }}
+        }}"#
+    );
+    let pool = pool(&source);
+    let mut routes = Routes::default();
+    for method in pool.service("library.S").unwrap().methods() {
+        routes.add("library.S", method).unwrap();
+    }
+    for (path, dialect, want) in [
+        ("/count", Json::Proto3, r#""0""#),
+        ("/count", Json::Brpc, "0"),
+        ("/order", Json::Proto3, r#""BY_NAME""#),
+        ("/order", Json::Brpc, r#""BY_NAME""#),
+        ("/order", Json::Go, "0"),
+        ("/size", Json::Proto3, "0"),
+    ] {
+        let Lookup::Found(found) = routes.find("GET", path) else { panic!("{path} has a rule") };
+        let body = found.route().response_in(dialect, bytes::Bytes::from_static(b"{}"));
+        assert_eq!(body, want.as_bytes(), "{path}, {dialect:?}");
+    }
+}
+
+#[test]
 fn invalid_rules_are_rejected_with_a_reason() {
     for (rule, reason) in [
         (r#"get: "books""#, "`books`: it does not begin with a slash"),
