@@ -108,7 +108,10 @@ impl Object {
         let node =
             self.0.entry(field.json_name().to_owned()).or_insert_with(|| Node::Object(Self::default()));
         if let Node::Raw(raw) = node {
-            *node = Node::Object(Self::read(inner, raw.as_bytes())?);
+            // In JSON, null is a field that is not set.
+            let object =
+                if raw.trim() == "null" { Self::default() } else { Self::read(inner, raw.as_bytes())? };
+            *node = Node::Object(object);
         }
         match node {
             Node::Object(object) => Ok(object),

@@ -117,6 +117,7 @@ fn body_is_the_message_or_one_field() {
         "Create",
         r#"{"book":{"name":"n","title":"T"}}"#,
     );
+    leads("POST", "/v1/books", "book.name=n", " null ", "Create", r#"{"book":{"name":"n"}}"#);
     let body = r#"{"page_count": 9007199254740993, "name": "other"}"#;
     leads(
         "PATCH",
