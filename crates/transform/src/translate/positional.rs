@@ -4,7 +4,7 @@ use bytes::Bytes;
 use polyrpc::Format;
 use polyrpc::codec::Body;
 use polyrpc::payload::schema::Message;
-use polyrpc::payload::struct_pack::{Form, Plan, Type};
+use polyrpc::payload::struct_pack::{Form, Plan, Scalar, Type};
 use serde_json::{Map, Value};
 
 use crate::direction::Direction;
@@ -54,9 +54,13 @@ fn value_by_plan(ty: Type, bytes: &[u8]) -> Result<Value, Error> {
 /// A number, a boolean or a string that is sent as text.
 fn text(ty: &Type, bytes: &[u8]) -> Result<Value, Error> {
     let text = std::str::from_utf8(bytes).map_err(|error| invalid(&error))?;
-    match ty {
-        Type::String(_) => Ok(Value::from(text)),
-        _ => serde_json::from_str(text).map_err(|error| invalid(&error)),
+    match (ty, text) {
+        (Type::String(_), text) => Ok(Value::from(text)),
+        // `std::to_string` writes a `bool` as a number.
+        (Type::Scalar(Scalar::Bool), "0") => Ok(Value::from(false)),
+        (Type::Scalar(Scalar::Bool), "1") => Ok(Value::from(true)),
+        (Type::Scalar(Scalar::Bool), _) => Err(invalid(&"a boolean is 0 or 1")),
+        (_, text) => serde_json::from_str(text).map_err(|error| invalid(&error)),
     }
 }
 
@@ -82,7 +86,7 @@ pub(super) fn encode(
         (Direction::Response, Some(ty))
             if format == Format::RestRpc && cpp::is_text(std::slice::from_ref(ty)) =>
         {
-            as_text(value)
+            as_text(ty, value)
         }
         (Direction::Response, Some(ty)) => Plan::new(ty.clone())
             .and_then(|plan| plan.encode_json(value, Form::Bare))
@@ -91,11 +95,13 @@ pub(super) fn encode(
     Ok(Body::new(format, Bytes::from(bytes)))
 }
 
-fn as_text(value: &Value) -> Vec<u8> {
-    match value {
-        Value::String(text) => text.clone().into_bytes(),
-        Value::Null => Vec::new(),
-        other => other.to_string().into_bytes(),
+fn as_text(ty: &Type, value: &Value) -> Vec<u8> {
+    match (ty, value) {
+        // C++ reads no words: `true` would be an error, or false.
+        (Type::Scalar(_), Value::Bool(truth)) => u8::from(*truth).to_string().into_bytes(),
+        (_, Value::String(text)) => text.clone().into_bytes(),
+        (_, Value::Null) => Vec::new(),
+        (_, other) => other.to_string().into_bytes(),
     }
 }
 

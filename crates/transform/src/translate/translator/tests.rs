@@ -28,8 +28,9 @@ const SHOP: &str = r#"
     message Receipt { int64 total = 1; }
     message Pair { int32 a = 1; int32 b = 2; }
     message Sum { int32 value = 1; }
+    message Flag { bool on = 1; }
     service Shop { rpc Buy(Order) returns (Receipt); }
-    service Calc { rpc add(Pair) returns (Sum); }
+    service Calc { rpc add(Pair) returns (Sum); rpc invert(Flag) returns (Flag); }
 "#;
 
 const SHOP_FBS: &str = r#"
@@ -52,6 +53,7 @@ fn schemas() -> Schemas {
     schemas.add_proto(SchemaSource::new(&compiler.encode_file_descriptor_set(), "shop.proto").unwrap());
     schemas.add_fbs_text("shop.fbs", SHOP_FBS).unwrap();
     schemas.add_function("add(int32, int32) -> int32").unwrap();
+    schemas.add_function("invert(bool) -> bool").unwrap();
     schemas
 }
 
@@ -156,6 +158,28 @@ fn arguments_of_functions_are_fields_in_order() {
     assert_eq!(&pair.bytes[..], b"\x8c\x90\x45\x40\x07\0\0\0\x08\0\0\0");
     let wrong = translator(request, JSON, Format::RestRpc, "add").translate(Body::new(JSON, &b"[7]"[..]));
     assert_eq!(wrong.unwrap_err().to_string(), "the function takes a list of 2 arguments");
+}
+
+#[test]
+fn boolean_of_rest_rpc_is_a_number_in_text() {
+    let (request, response) = (Direction::Request, Direction::Response);
+    for (json, text) in [("true", "1"), ("false", "0")] {
+        let list = format!("[{json}]");
+        for (direction, json) in [(request, list.as_str()), (response, json)] {
+            let there = translate(direction, JSON, Format::RestRpc, "invert", json.as_bytes());
+            assert_eq!(there.bytes, text, "{direction:?} {json}");
+            let back = translate(direction, Format::RestRpc, JSON, "invert", &there.bytes);
+            assert_eq!(back.bytes, json, "{direction:?} {json}");
+        }
+    }
+    for direction in [request, response] {
+        let flag = translate(direction, Format::RestRpc, Format::Protobuf, "Calc/invert", b"1");
+        assert_eq!(&flag.bytes[..], b"\x08\x01", "{direction:?}");
+        let text = translate(direction, Format::Protobuf, Format::RestRpc, "Calc/invert", &flag.bytes);
+        assert_eq!(text.bytes, "1", "{direction:?}");
+        let wrong = translator(direction, Format::RestRpc, Format::Protobuf, "Calc/invert");
+        assert!(wrong.translate(Body::new(Format::RestRpc, &b"2"[..])).is_err(), "{direction:?}");
+    }
 }
 
 #[test]
