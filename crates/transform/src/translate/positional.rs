@@ -24,11 +24,17 @@ pub(super) fn decode(
     bytes: &[u8],
 ) -> Result<Value, Error> {
     if format == Format::MessagePackArray {
-        if bytes.is_empty() {
-            return Ok(Value::Null);
+        let value = match bytes.is_empty() {
+            true => Value::Null,
+            false => {
+                let text = msgpack::to_json(bytes).map_err(|error| invalid(&error))?;
+                serde_json::from_str(&text).map_err(|error| invalid(&error))?
+            }
+        };
+        if direction == Direction::Request {
+            check_count(signature, &value)?;
         }
-        let text = msgpack::to_json(bytes).map_err(|error| invalid(&error))?;
-        return serde_json::from_str(&text).map_err(|error| invalid(&error));
+        return Ok(value);
     }
     let types: &[Type] = match direction {
         Direction::Request => &signature.arguments,
@@ -44,6 +50,19 @@ pub(super) fn decode(
         Direction::Request if !value.is_null() => Value::Array(vec![value]),
         _ => value,
     })
+}
+
+/// Missing arguments would become zeros, and surplus ones of a function without a `.proto` would be sent on.
+fn check_count(signature: &Signature, arguments: &Value) -> Result<(), Error> {
+    let sent = match arguments {
+        Value::Array(list) => list.len(),
+        Value::Null => 0,
+        _ => return Err(Error::new("the arguments are not a list")),
+    };
+    match signature.arguments.len() {
+        count if count == sent => Ok(()),
+        count => Err(Error::new(format!("the function takes a list of {count} arguments, not of {sent}"))),
+    }
 }
 
 fn value_by_plan(ty: Type, bytes: &[u8]) -> Result<Value, Error> {

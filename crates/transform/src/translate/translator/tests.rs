@@ -161,6 +161,20 @@ fn arguments_of_functions_are_fields_in_order() {
 }
 
 #[test]
+fn list_of_other_length_than_the_arguments_is_refused() {
+    let array = Format::MessagePackArray;
+    for (target, to) in [("Calc/add", Format::Protobuf), ("Calc/add", JSON), ("add", JSON)] {
+        let translator = translator(Direction::Request, array, to, target);
+        for (sent, count) in [(&b""[..], 0), (b"\x90", 0), (b"\x91\x07", 1), (b"\x93\x07\x08\x09", 3)] {
+            let refused = translator.translate(Body::new(array, sent)).unwrap_err().to_string();
+            let wanted = format!("the function takes a list of 2 arguments, not of {count}");
+            assert_eq!(refused, wanted, "{target} {to:?}");
+        }
+        assert!(translator.translate(Body::new(array, &b"\x92\x07\x08"[..])).is_ok(), "{target} {to:?}");
+    }
+}
+
+#[test]
 fn boolean_of_rest_rpc_is_a_number_in_text() {
     let (request, response) = (Direction::Request, Direction::Response);
     for (json, text) in [("true", "1"), ("false", "0")] {
