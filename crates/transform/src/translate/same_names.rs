@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use polyrpc::payload::schema::{Field, Kind, Message, Pool};
-use polyrpc_build::fbs::{Scalar, Schema, Type};
+use polyrpc_build::fbs::{self, Default, Scalar, Schema, Type};
 
 /// Compares them, and all tables and messages within.
 ///
@@ -24,6 +24,9 @@ pub(super) fn check(schema: &Schema, table: usize, message: &Message) -> Result<
                 format!("{}.{} and {}.{}", declared.full_name(), field.name, message.full_name(), field.name);
             let inner = pair(schema, &field.ty, message.pool(), other)
                 .ok_or_else(|| format!("{place} have different types"))?;
+            if !has_same_default(schema, field, message.pool(), other) {
+                return Err(format!("{place} have different defaults"));
+            }
             pending.extend(inner);
         }
     }
@@ -60,6 +63,39 @@ fn pair(schema: &Schema, ty: &Type, pool: &Pool, field: &Field) -> Option<Option
             (!scalar.is_float() && *scalar != Scalar::Bool && is_integer(kind)).then_some(None)
         }
         _ => None,
+    }
+}
+
+/// Whether a field that is not set has the same value on both sides: such fields are not translated. A field without a
+/// default is the same, since its receiver can see that it is not set.
+fn has_same_default(schema: &Schema, field: &fbs::Field, pool: &Pool, other: &Field) -> bool {
+    let text = other.default_value();
+    match (&field.default, &field.ty, other.kind()) {
+        (Default::Integer(number), Type::Enum(at), Kind::Enum(id)) => {
+            let of = pool.enum_type(id);
+            // Values are translated by their names.
+            let name = schema.enums[*at].values.iter().find(|value| value.value == *number);
+            let own = name.map_or_else(|| i32::try_from(*number).ok(), |value| of.number(&value.name));
+            own == text.map_or_else(|| Some(of.first()), |name| of.number(name))
+        }
+        (Default::Integer(number), ..) => {
+            let default = match text {
+                None | Some("false") => Some(0),
+                Some("true") => Some(1),
+                Some(text) => text.parse::<i128>().ok(),
+            };
+            default == Some(*number)
+        }
+        (Default::Float(number), _, kind) => {
+            let default = text.map_or(0.0, |text| text.parse::<f64>().unwrap_or(f64::NAN));
+            let is_equal = match kind {
+                Kind::Float => default as f32 == *number as f32,
+                _ => default == *number,
+            };
+            is_equal || default.is_nan() && number.is_nan()
+        }
+        (Default::Text(default), ..) => text.unwrap_or_default() == default,
+        (Default::None | Default::Empty, ..) => true,
     }
 }
 

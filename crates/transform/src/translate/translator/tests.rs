@@ -47,11 +47,15 @@ const ORDER: &[u8] =
     b"\x08\x07\x12\x16\x0a\x03tea\x10\xfd\xff\xff\xff\xff\xff\xff\xff\xff\x01\x18\x01\x22\x02\x01\x02\x19\0\0\0\0\0\0\xe0\x3f";
 
 fn schemas() -> Schemas {
+    schemas_with(SHOP_FBS)
+}
+
+fn schemas_with(shop_fbs: &str) -> Schemas {
     let mut compiler = Compiler::with_file_resolver(Source);
     compiler.include_imports(true).open_file("shop.proto").unwrap();
     let mut schemas = Schemas::new();
     schemas.add_proto(SchemaSource::new(&compiler.encode_file_descriptor_set(), "shop.proto").unwrap());
-    schemas.add_fbs_text("shop.fbs", SHOP_FBS).unwrap();
+    schemas.add_fbs_text("shop.fbs", shop_fbs).unwrap();
     schemas.add_function("add(int32, int32) -> int32").unwrap();
     schemas.add_function("invert(bool) -> bool").unwrap();
     schemas
@@ -292,6 +296,34 @@ fn schemas_that_differ_are_refused() {
     assert_eq!(refused(Format::Protobuf, Format::FlatBuffers, "Calc/add"), Reason::Mismatch(different));
     let count = "shop.Order has 4 fields, and the function 1 arguments".to_owned();
     assert_eq!(refused(Format::Protobuf, Format::RestRpc, "Shop/Buy"), Reason::Mismatch(count));
+}
+
+#[test]
+fn defaults_that_differ_are_refused() {
+    let (protobuf, table) = (Format::Protobuf, Format::FlatBuffers);
+    for (declared, changed, refused) in [
+        ("id: long", "id: long = 0", None),
+        ("id: long", "id: long = null", None),
+        ("id: long", "id: long = 7", Some("shop.Order.id")),
+        ("weight: double", "weight: double = 0.0", None),
+        ("weight: double", "weight: double = 1.5", Some("shop.Order.weight")),
+        ("colour: Colour", "colour: Colour = RED", None),
+        ("colour: Colour", "colour: Colour = GREEN", Some("shop.Item.colour")),
+        ("name: string", "name: string = \"x\"", Some("shop.Item.name")),
+    ] {
+        let schemas = schemas_with(&SHOP_FBS.replace(declared, changed));
+        for (from, to) in [(protobuf, table), (table, protobuf)] {
+            let schema = schemas.method("Shop/Buy", false);
+            let planned = Translator::new(Direction::Request, from, to, &schema, Options::default());
+            let reason = planned.err().map(|error| error.reason);
+            let different =
+                |field: &str| Reason::Mismatch(format!("{field} and {field} have different defaults"));
+            assert_eq!(reason, refused.map(different), "{changed}");
+        }
+        // Without a .proto the defaults are those of the .fbs on both sides.
+        let schema = schemas.method("Shop/Buy", false);
+        assert!(Translator::new(Direction::Request, JSON, table, &schema, Options::default()).is_ok());
+    }
 }
 
 #[test]
