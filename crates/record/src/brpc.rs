@@ -16,6 +16,7 @@ use polyrpc_payload::compress;
 
 use crate::call::{Call, Field, Message, Side};
 use crate::encoding::{Fields, read};
+use crate::redact::is_credential;
 
 /// brpc's numbering of its protocols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -257,7 +258,7 @@ fn http(bytes: &[u8]) -> Result<Call, String> {
         match name.as_str() {
             "content-type" => content_type = value,
             "host" | "content-length" | "connection" | "accept" | "user-agent" => {}
-            "authorization" | "cookie" | "proxy-authorization" => {
+            _ if is_credential(&name) => {
                 metadata.push(Field { name, value: Bytes::new(), removed: true });
             }
             _ => {
@@ -344,6 +345,18 @@ mod tests {
         assert!(http.metadata[0].removed && http.metadata[0].value.is_empty());
         assert_eq!(&http.metadata[1].value[..], b"7");
         assert_eq!(http.request.unwrap().body, &b"{}"[..]);
+    }
+
+    #[test]
+    fn credentials_of_http_are_not_imported() {
+        let mut meta = Vec::new();
+        Fields(&mut meta).number(5, 7);
+        for name in ["Authorization", "Cookie", "X-Api-Key", "session-token", "X-Forwarded-Client-Cert"] {
+            let request = format!("POST /S/M HTTP/1.1\r\n{name}: a secret\r\n\r\n{{}}");
+            let imported = import(&meta, request.as_bytes(), 1).unwrap();
+            let removed = Field { name: name.to_ascii_lowercase(), value: Bytes::new(), removed: true };
+            assert_eq!(imported.metadata, [removed]);
+        }
     }
 
     #[test]
