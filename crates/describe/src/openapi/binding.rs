@@ -69,34 +69,39 @@ impl Document {
         binding: &Binding,
     ) -> Result<(String, Vec<Value>, Vec<String>), String> {
         let (mut path, mut parameters, mut notes) = (String::new(), Vec::new(), Vec::new());
-        let mut rest = binding.path.as_str();
+        let mut wildcards = Vec::new();
         for variable in &binding.variables {
+            let field = variable.field.join(".");
             for n in 1..=variable.wildcards {
                 let name = match variable.wildcards {
-                    1 => variable.field.join("."),
-                    _ => format!("{}_{n}", variable.field.join(".")),
+                    1 => field.clone(),
+                    _ => format!("{field}_{n}"),
                 };
-                let (before, behind) = rest.split_once("{}").unwrap_or((rest, ""));
-                path.push_str(before);
-                path.push_str(&format!("{{{name}}}"));
-                rest = behind;
-                let schema = self.segment(input, comments, variable);
-                parameters.push(json!({ "name": name, "in": "path", "required": true, "schema": schema }));
+                wildcards.push((name, self.segment(input, comments, variable)));
             }
             if variable.rest {
-                notes.push(format!("`{}` may have slashes, escaped as %2F.", variable.field.join(".")));
+                notes.push(format!("`{field}` may have slashes, escaped as %2F."));
             }
         }
-        path.push_str(rest);
-        if rest.contains('*') {
-            // The text that a wildcard without a variable matches is unused.
-            for (n, wildcard) in rest.split('/').filter(|part| part.starts_with('*')).enumerate() {
-                let name = format!("any_{}", n + 1);
-                path = path.replacen(wildcard, &format!("{{{name}}}"), 1);
-                parameters.push(
-                    json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }),
-                );
-            }
+        let (mut wildcards, mut unnamed) = (wildcards.into_iter(), 0);
+        for (n, segment) in binding.path.split('/').enumerate() {
+            path.push_str(if n > 0 { "/" } else { "" });
+            // Behind the last wildcard there may be a verb.
+            let found = ["{}", "**", "*"]
+                .into_iter()
+                .find_map(|wildcard| Some((wildcard, segment.strip_prefix(wildcard)?)));
+            let Some((wildcard, verb)) = found else {
+                path.push_str(segment);
+                continue;
+            };
+            let own = if wildcard == "{}" { wildcards.next() } else { None };
+            let (name, schema) = own.unwrap_or_else(|| {
+                // The text that a wildcard without a variable matches is unused.
+                unnamed += 1;
+                (format!("any_{unnamed}"), json!({ "type": "string" }))
+            });
+            path.push_str(&format!("{{{name}}}{verb}"));
+            parameters.push(json!({ "name": name, "in": "path", "required": true, "schema": schema }));
         }
         Ok((path, parameters, notes))
     }

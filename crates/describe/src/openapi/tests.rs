@@ -79,6 +79,31 @@ fn document_has_a_path_for_each_rule() {
 }
 
 #[test]
+fn wildcards_without_a_variable_are_parameters_wherever_they_are() {
+    let source = r#"
+        syntax = "proto3";
+        package library;
+        import "google/protobuf/descriptor.proto";
+        message HttpRule { string get = 2; }
+        extend google.protobuf.MethodOptions { HttpRule http = 72295728; }
+        message Book { string name = 1; }
+        service Library {
+          rpc Find(Book) returns (Book) { option (http) = { get: "/v1/*/books/{name}/*:read" }; }
+          rpc Walk(Book) returns (Book) { option (http) = { get: "/v1/*/**" }; }
+        }
+    "#;
+    let document = OpenApi::new("Library").document(&files(source).methods()).unwrap();
+    for (path, wanted) in [
+        ("/v1/{any_1}/books/{name}/{any_2}:read", &["any_1", "name", "any_2"][..]),
+        ("/v1/{any_1}/{any_2}", &["any_1", "any_2", "name"]),
+    ] {
+        let parameters = document["paths"][path]["get"]["parameters"].as_array();
+        let names: Vec<_> = parameters.unwrap().iter().map(|one| &one["name"]).collect();
+        assert_eq!(names, wanted, "{path}");
+    }
+}
+
+#[test]
 fn method_without_a_rule_is_a_post_in_the_listeners_dialect() {
     let document = document();
     let plain = &document["paths"]["/library.Library/Plain"]["post"];
