@@ -189,6 +189,40 @@ mod tests {
         }
     }
 
+    #[test]
+    fn members_that_are_not_declared_are_removed_from_values_of_every_type() {
+        let schema = rich();
+        let table = schema.tables.iter().position(|table| table.name == "Monster").unwrap();
+        let vector = serde_json::json!({ "x": 1, "y": 2, "z": 3, "mood": "Calm" });
+        let mut longer = vector.clone();
+        longer["w"] = 4.into();
+        let weapon = serde_json::json!({ "name": "bow", "more": 1 });
+        for (lost, json) in [
+            (0, serde_json::json!({ "pos": vector, "path": [vector] })),
+            (1, serde_json::json!({ "more": 1 })),
+            // No type of a union.
+            (1, serde_json::json!({ "hp_type": 1 })),
+            (1, serde_json::json!({ "weapons": [weapon] })),
+            (3, serde_json::json!({ "pos": longer, "path": [longer, vector, longer] })),
+            (1, serde_json::json!({ "packs": [
+                { "id": 1, "counts": [1, 2, 3], "corners": [vector, longer], "flag": true },
+            ] })),
+            (1, serde_json::json!({ "equipped_type": "Weapon", "equipped": weapon })),
+            (1, serde_json::json!({ "equipped_type": 1, "equipped": weapon })),
+            (2, serde_json::json!({
+                "any_of_several_type": ["Place", "Name", "Weapon"],
+                "any_of_several": [longer, "x", weapon],
+            })),
+            (1, serde_json::json!({ "nested": weapon })),
+        ] {
+            let mut pruned = json.clone();
+            pruned["name"] = "x".into();
+            assert_eq!(prune(&schema, table, &mut pruned), lost, "{json}");
+            let written = write::message(&schema, table, &pruned, Style::Flatc);
+            assert!(written.is_ok(), "{json}: {written:?}");
+        }
+    }
+
     fn rich() -> Schema {
         let dir: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "fbs"].iter().collect();
         fbs::read(&[dir.join("rich.fbs")], &[dir]).unwrap()

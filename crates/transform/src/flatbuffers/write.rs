@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use polyrpc::payload::flatbuffers::{Builder, Offset, Opaque};
-use polyrpc_build::fbs::{Default, Enum, Field, Hash, Scalar, Schema, Type};
+use polyrpc_build::fbs::{Default, Enum, Field, Hash, Member, Scalar, Schema, Type, Union};
 use serde_json::{Map, Value};
 
 use super::Style;
@@ -33,10 +33,7 @@ impl Writer<'_> {
         let declared = &self.schema.tables[table];
         let object = value.as_object().ok_or("want an object")?;
         for name in object.keys() {
-            let known = |field: &Field| {
-                field.name == *name || is_union(&field.ty) && name.strip_suffix("_type") == Some(&field.name)
-            };
-            if !declared.fields.iter().any(known) {
+            if !declared.fields.iter().any(|field| is_member_of(field, name)) {
                 return Err(format!("there is no field `{name}`"));
             }
         }
@@ -135,10 +132,7 @@ impl Writer<'_> {
 
     fn union(&mut self, union: usize, kind: &Value, value: &Value) -> Result<(u8, Offset<()>), String> {
         let declared = &self.schema.unions[union];
-        let member = declared.members.iter().find(|member| match kind {
-            Value::String(name) => member.name == *name,
-            kind => kind.as_u64() == Some(member.number.into()),
-        });
+        let member = find_member(declared, kind);
         let member = member.ok_or_else(|| format!("`{}` has no type {kind}", declared.name))?;
         let target = match &member.ty {
             Type::Table(table) => self.table(*table, value)?.untyped(),
@@ -239,6 +233,19 @@ impl Writer<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a member of an object is the field, or the type of the union in it.
+pub(super) fn is_member_of(field: &Field, name: &str) -> bool {
+    field.name == name || is_union(&field.ty) && name.strip_suffix("_type") == Some(&field.name)
+}
+
+/// The member of a union by its name or number.
+pub(super) fn find_member<'s>(declared: &'s Union, kind: &Value) -> Option<&'s Member> {
+    declared.members.iter().find(|member| match kind {
+        Value::String(name) => member.name == *name,
+        kind => kind.as_u64() == Some(member.number.into()),
+    })
 }
 
 fn is_union(ty: &Type) -> bool {
