@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use polyrpc_core::Status;
+#[cfg(feature = "tls")]
+use polyrpc_wire::Protocol;
 
 use super::Builder;
 use super::connection::connector::Connector;
@@ -17,8 +19,10 @@ pub(super) struct Factory {
     builder: Builder,
     /// Protocol, dialect and transport.
     url: Url,
+    /// TLS of the connections that begin with the protocol itself, and of those that begin with HTTP/1.1, which have
+    /// another name in ALPN.
     #[cfg(feature = "tls")]
-    tls: std::sync::OnceLock<crate::transport::tls::Connector>,
+    tls: [std::sync::OnceLock<crate::transport::tls::Connector>; 2],
 }
 
 impl Factory {
@@ -42,15 +46,17 @@ impl Factory {
         self.builder.pool(url, tls)
     }
 
-    /// Creates the TLS configuration: files are read once, however many servers there are.
+    /// Creates the TLS configuration: files are read once for each name in ALPN, however many servers there are.
     #[cfg(feature = "tls")]
     fn connector(&self, url: &Url) -> Result<Option<crate::transport::tls::Connector>, Status> {
-        if let (true, Some(connector)) = (url.tls, self.tls.get()) {
+        let [own, http] = &self.tls;
+        let known = if url.begins_with() == Protocol::Http { http } else { own };
+        if let (true, Some(connector)) = (url.tls, known.get()) {
             return connector.to(self.builder.tls.as_ref(), url.host()).map(Some);
         }
         let connector = self.builder.connector(url)?;
         if let Some(connector) = &connector {
-            self.tls.get_or_init(|| connector.clone());
+            known.get_or_init(|| connector.clone());
         }
         Ok(connector)
     }

@@ -20,6 +20,7 @@ use std::time::Duration;
 use authority::{Authority, IssuedCertificate};
 use common::{PROTOCOLS, ProbeClient, Prober, Socket, rpcx_frame, serve_apart, soon, until, url_of};
 use polyrpc::blocking;
+use polyrpc::discovery::List;
 use polyrpc::server::{Limits, Listen, ServerHandle};
 use polyrpc::service::Peer;
 use polyrpc::tls::{self, Identity, Pem};
@@ -89,6 +90,21 @@ async fn one_port_answers_every_protocol_with_and_without_tls() {
             assert_eq!(soon(probe.echo("a".into())).await.unwrap(), "a", "{protocol:?}");
             assert_eq!(soon(probe.echo(large.clone())).await.unwrap(), large, "{protocol:?}");
         }
+    }
+}
+
+/// A registry may list servers with different transports.
+#[tokio::test]
+async fn socket_and_websocket_of_a_registry_have_their_own_alpn_names() {
+    let place = Place::new().await;
+    let address = place.server.address();
+    let list: List = format!("tcp@{address},wss@{address}").parse().unwrap();
+    let client = Client::builder("grpc+tls://probe").discover(list).tls(place.trust()).build().unwrap();
+    let replies = client.inform(|server| async move { server.call::<String>("Probe/Echo", &"a").await });
+    let replies = soon(replies).await.unwrap();
+    assert_eq!(replies.len(), 2);
+    for (instance, reply) in replies {
+        assert_eq!(reply.unwrap(), "a", "{instance:?}");
     }
 }
 
