@@ -13,7 +13,7 @@
 //! (or `?by=health`) the catalogue, and `127.0.0.1:8500?by=agent` the catalogue in the format of rpcx 1.
 //!
 //! Parameters: `by` (`keys`, `health`, `agent`), `token` (of the ACL; default `CONSUL_HTTP_TOKEN`), `dc` (the data
-//! centre), `tag` (only instances that have it), `tls`.
+//! centre), `tag` (only instances of the catalogue that have it), `tls`.
 
 mod api;
 mod keys;
@@ -134,6 +134,16 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
         Some((service, base)) => (service.clone(), base.join("/")),
         // brpc's syntax: no agent, only a service.
         None if !place.hosts.is_empty() && !place.hosts.contains(':') => {
+            if place.is_on("tls") {
+                return Err(Status::invalid_argument(
+                    "`tls` needs an agent in the URL; CONSUL_HTTP_ADDR may be an https:// address",
+                ));
+            }
+            if matches!(Way::parse(&place, "")?, Way::Keys) {
+                return Err(Status::invalid_argument(
+                    "`by=keys` needs an agent and a path: want consul://host:port/base/Service?by=keys",
+                ));
+            }
             let consul = configure(Consul::from_env().map_err(polyrpc::Error::into_status)?, &place)?;
             return Ok(healthy(&consul, &place.hosts, &place));
         }
@@ -142,11 +152,12 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
         }
     };
     let consul = open(&place)?;
-    match place.settings.value("by") {
-        Some("keys") => Ok(Box::new(consul.keys(&base).service(service))),
-        None if !base.is_empty() => Ok(Box::new(consul.keys(&base).service(service))),
-        None | Some("health" | "agent") => Ok(healthy(&consul, &service, &place)),
-        Some(other) => Err(unknown_way(other)),
+    match Way::parse(&place, &base)? {
+        Way::Keys if place.settings.value("tag").is_some() => {
+            Err(Status::invalid_argument("the setting `tag` is for Consul's catalogue: keys have no tags"))
+        }
+        Way::Keys => Ok(Box::new(consul.keys(&base).service(service))),
+        Way::Health | Way::Agent => Ok(healthy(&consul, &service, &place)),
     }
 }
 
@@ -154,14 +165,43 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
 pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let place = UrlParts::parse(place)?;
     place.check_parameters(&PARAMETERS)?;
+    if place.settings.value("tag").is_some() {
+        return Err(Status::invalid_argument(
+            "the setting `tag` is for discovery: the tags of a server are its attributes `tag`",
+        ));
+    }
     let consul = open(&place)?;
     let base = place.path.join("/");
-    match place.settings.value("by") {
-        Some("keys") => Ok(Box::new(consul.keys(&base))),
-        None if !base.is_empty() => Ok(Box::new(consul.keys(&base))),
-        None | Some("health") => Ok(Box::new(consul.services())),
-        Some("agent") => Ok(Box::new(consul.services().legacy_rpcx_format())),
-        Some(other) => Err(unknown_way(other)),
+    Ok(match Way::parse(&place, &base)? {
+        Way::Keys => Box::new(consul.keys(&base)),
+        Way::Health => Box::new(consul.services()),
+        Way::Agent => Box::new(consul.services().legacy_rpcx_format()),
+    })
+}
+
+/// Where instances are stored.
+enum Way {
+    /// In rpcx's keys.
+    Keys,
+    /// In the catalogue.
+    Health,
+    /// In the catalogue, in the format of rpcx 1.
+    Agent,
+}
+
+impl Way {
+    /// Parses the setting `by`. Without it, a path selects the keys.
+    fn parse(place: &UrlParts, base: &str) -> Result<Self, Status> {
+        match place.settings.value("by") {
+            Some("keys") => Ok(Self::Keys),
+            None if !base.is_empty() => Ok(Self::Keys),
+            Some(by @ ("health" | "agent")) if !base.is_empty() => Err(Status::invalid_argument(format!(
+                "`by={by}` means Consul's catalogue, which has no paths: omit `{base}`"
+            ))),
+            None | Some("health") => Ok(Self::Health),
+            Some("agent") => Ok(Self::Agent),
+            Some(other) => Err(unknown_way(other)),
+        }
     }
 }
 

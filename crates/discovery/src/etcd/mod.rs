@@ -89,11 +89,37 @@ fn open(place: &UrlParts) -> Result<Etcd, Status> {
     }
     let etcd = Etcd::new(hosts.split(','));
     let setting = |name| place.settings.value(name).map(str::to_owned);
-    let user = user.or_else(|| Some((setting("user")?, setting("password").unwrap_or_default())));
-    Ok(match user {
-        Some((name, password)) => etcd.user(name, password),
-        None => etcd,
-    })
+    match (user, setting("user"), setting("password")) {
+        (None, None, None) => Ok(etcd),
+        (Some((name, password)), None, None) => Ok(etcd.user(name, password)),
+        (None, Some(name), password) => Ok(etcd.user(name, password.unwrap_or_default())),
+        (None, None, Some(_)) => Err(Status::invalid_argument("`password` of etcd needs `user`")),
+        (Some(_), _, _) => Err(Status::invalid_argument(
+            "etcd's user and password are given twice: before the first host and as parameters",
+        )),
+    }
 }
 
 pub(crate) const PARAMETERS: [&str; 3] = ["password", "slash", "user"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn url_gives_the_credentials_once() {
+        let user = |url| open(&UrlParts::parse(url).unwrap()).map(|etcd| etcd.user);
+        let known = |name: &str, password: &str| Some((name.to_owned(), password.to_owned()));
+        for (url, expected) in [
+            ("h:1/b/S", None),
+            ("me:p@h:1/b/S", known("me", "p")),
+            ("h:1/b/S?user=me&password=p", known("me", "p")),
+            ("h:1/b/S?user=me", known("me", "")),
+        ] {
+            assert_eq!(user(url).unwrap(), expected, "{url}");
+        }
+        for url in ["h:1/b/S?password=p", "me@h:1/b/S?password=p", "me:p@h:1/b/S?user=you&password=q"] {
+            assert!(user(url).is_err(), "{url}");
+        }
+    }
+}

@@ -198,11 +198,13 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
         None => Kubernetes::in_cluster(),
     };
     let mut api = api.map_err(polyrpc::Error::into_status)?;
-    if let Some(path) = setting("token-file") {
-        api = api.token_file(path);
-    }
-    if let Some(token) = setting("token") {
-        api = api.token(token);
+    match (setting("token"), setting("token-file")) {
+        (Some(_), Some(_)) => {
+            return Err(Status::invalid_argument("Kubernetes needs either `token` or `token-file`, not both"));
+        }
+        (Some(token), None) => api = api.token(token),
+        (None, Some(path)) => api = api.token_file(path),
+        (None, None) => {}
     }
     let (service, port) =
         service.split_once(':').map_or((&**service, None), |(name, port)| (name, Some(port)));

@@ -152,22 +152,34 @@ fn open(text: &str) -> Result<(Nacos, UrlParts), Status> {
     };
     place.check_parameters(&PARAMETERS)?;
     let mut nacos = Nacos::new(&place.origins()).map_err(polyrpc::Error::into_status)?;
-    let setting = |names: [&str; 2]| names.into_iter().find_map(|name| place.settings.value(name));
-    if let Some(group) = setting(["group", "groupName"]) {
+    if let Some(group) = either(&place, "group", "groupName")? {
         nacos = nacos.group(group);
     }
-    if let Some(namespace) = setting(["namespace", "namespaceId"]) {
+    if let Some(namespace) = either(&place, "namespace", "namespaceId")? {
         nacos = nacos.namespace(namespace);
     }
-    if let Some(cluster) = setting(["cluster", "clusters"]) {
+    if let Some(cluster) = either(&place, "cluster", "clusters")? {
         nacos = nacos.cluster(cluster);
     }
-    if let (Some(username), Some(password)) =
-        (place.settings.value("username"), place.settings.value("password"))
-    {
-        nacos = nacos.login(username, password);
+    match (place.settings.value("username"), place.settings.value("password")) {
+        (Some(username), Some(password)) => nacos = nacos.login(username, password),
+        (None, None) => {}
+        _ => {
+            let text = "a login to Nacos needs both `username` and `password`";
+            return Err(Status::invalid_argument(text));
+        }
     }
     Ok((nacos, place))
+}
+
+/// Returns the value of a setting with two names.
+fn either<'a>(place: &'a UrlParts, name: &str, other: &str) -> Result<Option<&'a str>, Status> {
+    match (place.settings.value(name), place.settings.value(other)) {
+        (Some(_), Some(_)) => {
+            Err(Status::invalid_argument(format!("`{name}` and `{other}` are the same setting: write one")))
+        }
+        (one, another) => Ok(one.or(another)),
+    }
 }
 
 pub(crate) const PARAMETERS: [&str; 10] = [

@@ -638,13 +638,25 @@ fn invalid_url_is_rejected() {
         "consul://h:8500/b/S?tocken=x",
         "consul://h:0/b/S",
         "consul://h:8500/b/S?token=a%0Ab",
+        // Settings that would have no effect.
+        "consul://h:8500/b/S?tag=v2",
+        "consul://h:8500/S?by=keys&tag=v2",
+        "consul://h:8500/b/S?by=health",
+        "consul://h:8500/b/S?by=agent",
+        "consul://Echo?by=keys",
+        "consul://Echo?by=magic",
+        "consul://Echo?tls",
         "magic://h",
         "h:8500",
     ] {
         assert!(discover(url).is_err(), "{url}");
     }
-    assert!(discover("consul://Echo").is_ok());
-    assert!(registrar("consul://h:8500?by=magic").is_err());
+    for url in ["consul://Echo", "consul://Echo?by=health&tag=v2", "consul://h:8500/S?tag=v2"] {
+        assert!(discover(url).is_ok(), "{url}");
+    }
+    for url in ["consul://h:8500?by=magic", "consul://h:8500/b?by=health", "consul://h:8500?tag=v2"] {
+        assert!(registrar(url).is_err(), "{url}");
+    }
 }
 
 fn percent_decoded(text: &str) -> String {

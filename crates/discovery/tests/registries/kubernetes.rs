@@ -337,6 +337,7 @@ fn invalid_url_is_rejected() {
         "kubernetes://shop/echo?api=ftp://h",
         "kubernetes://shop/echo?api=http://h&network=pigeon",
         "kubernetes://shop/echo?apt=http://h",
+        "kubernetes://shop/echo?api=http://h&token=t&token-file=/run/t",
         "kubernetes://shop/echo",
     ] {
         assert!(discover(url).is_err(), "{url}");

@@ -428,7 +428,16 @@ async fn instance_without_a_port_is_rejected() {
 
 #[test]
 fn invalid_url_is_rejected() {
-    for url in ["nacos://h:8848", "nacos://h:8848/a/b", "nacos://h:x/a", "nacos://h/a?grup=x", "nacos:///a"] {
+    for url in [
+        "nacos://h:8848",
+        "nacos://h:8848/a/b",
+        "nacos://h:x/a",
+        "nacos://h/a?grup=x",
+        "nacos:///a",
+        "nacos://h/a?username=u",
+        "nacos://h/a?password=p",
+        "nacos://h/a?group=g&groupName=h",
+    ] {
         assert!(discover(url).is_err(), "{url}");
     }
     assert!(registrar("nacos://h:8848/Arith").is_err());
