@@ -67,14 +67,16 @@ pub fn discover(url: &str) -> Result<Box<dyn Discover>> {
 ///
 /// See [`discover`].
 pub fn registrar(url: &str) -> Result<Box<dyn Registrar>> {
-    first(url, open_registry).map_err(|error| match discover(url) {
-        Ok(_) => {
+    first(url, |word, rest| {
+        let registry = open_registry(word, rest)?;
+        // An error is that of a known word, too.
+        if registry.is_none() && !matches!(open(word, rest), Ok(None)) {
             let url = discovery::redacted(url);
             let text =
                 format!("`{url}`: nothing can be registered there, it only lists servers; {WRITABLE} can");
-            Status::invalid_argument(text).into()
+            return Err(Status::invalid_argument(text).into());
         }
-        Err(_) => error,
+        Ok(registry)
     })
 }
 
@@ -195,6 +197,11 @@ mod tests {
         for url in ["list://a:1", "file:///x", "dns://h:1"] {
             let error = error(registrar(url).err());
             assert!(error.contains("it only lists servers"), "{error}");
+        }
+        #[cfg(feature = "nacos")]
+        {
+            let error = error(registrar("nacos://h:8848/Arith").err());
+            assert!(error.contains("a server's services have names already"), "{error}");
         }
         let error = error(discover("rpcx://a:1").err());
         assert!(error.contains("this URL names one server"), "{error}");
