@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use polyrpc::client::balance::{Candidate, LoadBalancer, PickContext, Picker};
+use polyrpc::client::balance::{Candidate, LoadBalancer, PickContext, Picker, Policy};
 use polyrpc::client::combo::{Merge, Parallel, Partition, PartitionIndex, Selective, SubChannel, fold};
 use polyrpc::client::{Builder, CallOptions, OutgoingCall, Response, RetryBudget};
 use polyrpc::codec::{Body, Codec, Serde};
-use polyrpc::discovery::{Instance, List};
+use polyrpc::discovery::{Attributes, Instance, List};
 use polyrpc::server::ServerHandle;
 use polyrpc::{Client, Code, Error, Format, Protocol, Result, Retry, Scope, Status};
 
@@ -324,6 +324,21 @@ async fn selective_call_fails_over_to_another_client() {
     assert_eq!(calls.load(Ordering::SeqCst), 10);
     // It was ejected after the first failure.
     assert_eq!(tries.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn selective_call_never_reaches_a_client_that_the_balancer_excludes() {
+    let (drained, calls) = says(Ok("drained"));
+    let weight = |weight: &str| Attributes::new().with("weight", weight);
+    let selective = Selective::builder()
+        .sub_channel_with("down", fails(gone()), weight("1"))
+        .sub_channel_with("drained", drained, weight("0"))
+        .balance(Policy::weighted_round_robin());
+    let client = selective.build().unwrap().client();
+    for _ in 0..3 {
+        assert_eq!(call(&client).await.unwrap_err().message(), "gone");
+    }
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]

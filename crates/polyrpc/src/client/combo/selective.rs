@@ -9,7 +9,7 @@ use polyrpc_core::{Retry, Scope, Status};
 use super::Combo;
 use crate::Client;
 use crate::call::{OutgoingCall, Response};
-use crate::client::balance::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, RoundRobin};
+use crate::client::balance::{AttemptOutcome, Candidate, Load, LoadBalancer, PickContext, Picker, RoundRobin};
 use crate::client::call_defaults::{CallDefaults, deadline};
 use crate::client::cluster::RetryTokens;
 use crate::client::retryable::{is_connection_failure_before_start, is_retryable};
@@ -163,7 +163,8 @@ impl SelectiveBuilder {
         self
     }
 
-    /// Sets the balancer; a client is an instance whose address is its name. Default: round robin.
+    /// Sets the balancer; a client is an instance whose address is its name. A call for which it finds no client fails.
+    /// Default: round robin.
     pub fn balance(mut self, balance: impl LoadBalancer) -> Self {
         self.balance = Box::new(balance);
         self
@@ -317,7 +318,7 @@ impl Choices {
         Self { subs, candidates, pick }
     }
 
-    /// Picks an untried client; an ejected one only if there is no other.
+    /// Picks an untried client; an ejected one only if there is no other, and never one that the balancer excludes.
     fn choose(&self, call: &OutgoingCall<'_>, tried: &[Candidate], now: Instant) -> Option<usize> {
         let is_tried = |place: &usize| self.candidates.get(*place).is_some_and(|one| was_tried(one, tried));
         let tried: Vec<_> = (0..self.subs.len()).filter(is_tried).collect();
@@ -331,7 +332,15 @@ impl Choices {
             tried: &tried,
         };
         let is_new = |place: &usize| *place < self.subs.len() && !tried.contains(place);
-        self.pick.pick(&context).filter(is_new).or_else(|| (0..self.subs.len()).find(is_new))
+        self.pick.pick(&context).filter(is_new).or_else(|| self.pick_healthy_or_not(&context).filter(is_new))
+    }
+
+    /// Picks as if all clients were considered healthy.
+    #[cold]
+    fn pick_healthy_or_not(&self, context: &PickContext<'_>) -> Option<usize> {
+        let well = Arc::<Load>::default();
+        let candidates: Vec<_> = self.candidates.iter().map(|candidate| candidate.with_load(&well)).collect();
+        self.pick.pick(&PickContext { candidates: &candidates, ..*context })
     }
 }
 
