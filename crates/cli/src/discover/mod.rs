@@ -78,6 +78,8 @@ async fn watch(sets: &mut InstanceStream, options: &Options) -> Result<ExitCode,
         };
         let now = KnownInstance::new(&instances);
         let text = match known.replace(now.clone()) {
+            // A registry returns the same set again after a failure.
+            Some(before) if before == now => continue,
             Some(before) if !options.json => table::changes(&before, &now, Painter::for_stdout()),
             _ => format_instances(&instances, options.json),
         };

@@ -72,7 +72,7 @@ fn object(instance: &Instance) -> Value {
 }
 
 /// Attributes of each instance.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct KnownInstance(BTreeMap<String, String>);
 
 impl KnownInstance {

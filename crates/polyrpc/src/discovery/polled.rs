@@ -35,7 +35,7 @@ pub(super) struct PollResult {
     pub(super) warning: Option<Error>,
 }
 
-/// Polls repeatedly, and returns the changed sets.
+/// Polls repeatedly, and returns the changed sets, after an error also an unchanged one.
 pub(super) fn sets(source: impl PollSource) -> InstanceStream {
     let polled = PollingWatch {
         source,
@@ -79,7 +79,7 @@ impl<S: PollSource> PollingWatch<S> {
         }
     }
 
-    /// Polls once. Returns the servers, if they have changed.
+    /// Polls once. Returns the servers, if they have changed or the source has recovered.
     async fn query(&mut self) -> Option<Vec<Instance>> {
         let answer = match timeout(S::PATIENCE, self.source.query()).await {
             Ok(answer) => answer,
@@ -87,11 +87,18 @@ impl<S: PollSource> PollingWatch<S> {
         };
         match answer {
             Ok(PollResult { instances, again, warning }) => {
+                // Otherwise listeners would never learn that the trouble is over.
+                let has_recovered = self.failures > 0 || self.last_warning.is_some() && warning.is_none();
                 (self.failures, self.wait) = (0, again);
                 self.record_warning(warning);
-                let changed = instances.filter(|instances| self.last_set.as_ref() != Some(instances))?;
-                self.last_set = Some(changed.clone());
-                Some(changed)
+                match instances {
+                    Some(found) if has_recovered || self.last_set.as_ref() != Some(&found) => {
+                        self.last_set = Some(found.clone());
+                        Some(found)
+                    }
+                    None if has_recovered => self.last_set.clone(),
+                    _ => None,
+                }
             }
             Err(error) => {
                 self.failures = self.failures.saturating_add(1);
@@ -165,11 +172,30 @@ mod tests {
             answer(&["b:1"], None),
         ];
         let mut sets = sets(Script(script.into()));
-        for expected in ["down", "still down", "tcp@a:1", "line 2", "down", "tcp@b:1"] {
+        for expected in ["down", "still down", "tcp@a:1", "line 2", "tcp@a:1", "down", "tcp@a:1", "tcp@b:1"] {
             assert_eq!(next_text(&mut sets).await, expected);
         }
         // The script has ended: the source no longer answers.
         assert_eq!(next_text(&mut sets).await, "no answer within 10s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unchanged_set_is_yielded_again_after_an_error() {
+        let unchanged = || answer(&[], None).map(|answer| PollResult { instances: None, ..answer });
+        let script = [
+            answer(&["a:1"], None),
+            unchanged(),
+            Err("down"),
+            unchanged(),
+            unchanged(),
+            answer(&["a:1"], Some("line 2")),
+            answer(&["a:1"], None),
+            answer(&["b:1"], None),
+        ];
+        let mut sets = sets(Script(script.into()));
+        for expected in ["tcp@a:1", "down", "tcp@a:1", "line 2", "tcp@a:1", "tcp@b:1"] {
+            assert_eq!(next_text(&mut sets).await, expected);
+        }
     }
 
     #[tokio::test(start_paused = true)]
