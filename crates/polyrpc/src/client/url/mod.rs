@@ -142,8 +142,13 @@ impl Url {
         }
     }
 
-    /// Returns the same URL for this server. An instance with network TCP is reached by the URL's transport.
+    /// Returns the same URL for this server. An instance with network TCP is reached by the URL's transport, any other
+    /// by its own network.
     pub(crate) fn at(&self, instance: &Instance) -> Result<Self, Status> {
+        // The only server of a client keeps the transport of its URL.
+        if *instance == self.instance() {
+            return Ok(self.clone());
+        }
         // Not every instance was parsed from text.
         instance.to_string().parse::<Instance>()?;
         let place = instance.address.clone();
@@ -153,18 +158,19 @@ impl Url {
             (Network::Quic, _) | (Network::Tcp, Address::Quic(_)) => Address::Quic(place),
             (Network::Tcp | Network::Http | Network::Ws | Network::Wss, _) => Address::Tcp(place),
         };
-        let mut url = Self { address, ..self.clone() };
+        let mut url = match instance.network {
+            Network::Tcp => Self { address, ..self.clone() },
+            _ => Self { address, websocket: None, connect: None, ..self.clone() },
+        };
         let path = |default: &str| self.http_path.clone().unwrap_or_else(|| default.to_owned());
         match instance.network {
             Network::Tcp | Network::Unix | Network::Kcp | Network::Quic => {}
             Network::Ws | Network::Wss => {
                 url.tls |= instance.network == Network::Wss;
-                url.websocket.get_or_insert_with(|| path(WEBSOCKET));
+                url.websocket = Some(path(WEBSOCKET));
             }
             Network::Http => match self.protocol.descriptor().connect {
-                Some(connect) => {
-                    url.connect.get_or_insert_with(|| path(connect.path));
-                }
+                Some(connect) => url.connect = Some(path(connect.path)),
                 None if self.protocol == Protocol::Http => {}
                 None => {
                     let other = self.protocol.as_str();

@@ -370,6 +370,27 @@ fn url_and_registry_entry_select_the_address_of_an_instance() {
     assert_eq!(instance_url(&path, "http@a:1").connect.as_deref(), Some("/calls"));
     assert_eq!(instance_url(rpcx, "http@a:1").connect.as_deref(), Some("/_rpcx_"));
 
+    // A network other than TCP replaces the transport of the URL.
+    for (transport, instance, websocket, connect) in [
+        ("ws", "http@a:1", None, Some("/_rpcx_")),
+        ("ws", "wss@a:1", Some("/_rpcx_"), None),
+        ("ws", "unix@/run/x", None, None),
+        ("ws", "kcp@a:1", None, None),
+        ("http-connect", "ws@a:1", Some("/_rpcx_"), None),
+        ("http-connect", "quic@a:1", None, None),
+        ("http-connect", "tcp@a:1", None, Some("/_rpcx_")),
+    ] {
+        let url = instance_url(&format!("{rpcx}?transport={transport}"), instance);
+        let paths = (url.websocket.as_deref(), url.connect.as_deref());
+        assert_eq!(paths, (websocket, connect), "{transport} {instance}");
+    }
+    for text in
+        ["rpcx:///run/x?transport=ws", "rpcx://h:1?transport=http-connect", "grpc://h:1?transport=quic"]
+    {
+        let url = parse(text).unwrap();
+        assert_eq!(url.at(&url.instance()), Ok(url.clone()), "{text}");
+    }
+
     // QUIC includes TLS, and an instance without it keeps that of the scheme.
     let quic = "rpcx+tls+etcd://h:1/base/S?transport=quic";
     assert!(!instance_url(quic, "tcp@a:1").tls && !instance_url(rpcx, "quic@a:1").tls);
