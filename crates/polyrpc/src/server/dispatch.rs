@@ -482,6 +482,9 @@ impl<'a> Dispatcher<'a> {
         let offered = ticket.offered_streams();
         let streams = !entry.method().stream_type().is_unary() && !takes_as_call(&entry, offered);
         let stream = ticket.stream().filter(|_| streams);
+        // As in `begin_stream`: the deadline of a call with a stream attached is that of the response that accepts it.
+        let deadline = deadline.filter(|_| stream.is_none() || offered.is_none());
+        let inherited = CallScope::from_call(deadline, &call.head.metadata);
         let stream_halves = match stream.map(|stream| (stream, self.registration.connection.admit_stream())) {
             Some((_, Err(status))) => {
                 return authenticate_then(

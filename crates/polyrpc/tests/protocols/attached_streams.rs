@@ -303,6 +303,31 @@ async fn deadline_does_not_apply_to_the_stream_of_a_streaming_method() {
 }
 
 #[tokio::test]
+async fn deadline_does_not_apply_to_a_stream_whose_credential_was_checked_later() {
+    let chat = |cx: Context, messages: Streaming<String>| async move { (cx, Result::Ok(messages)) };
+    let service = ServiceBuilder::new("S").bidi_streaming::<Serde, String, String, _, _>("Chat", chat);
+    let listen = polyrpc::server::Listen::on("127.0.0.1:0").authenticate_async(|_, _| async {
+        tokio::task::yield_now().await;
+        Ok(())
+    });
+    let server = Server::new().service(service).bind(listen).await.unwrap().start();
+    let url = format!("baidu-std://{}", server.address());
+    let client = Client::builder(&url).credential("known").build().unwrap();
+    let mut stream = opened_with_deadline(async || {
+        let request = Request::new("first".to_owned()).with_timeout(Duration::from_millis(300));
+        let options = StreamOptions::default();
+        let opened = client.open_stream::<Serde, String, ()>("S/Chat", request, options).await;
+        opened.map(|(_, stream)| stream)
+    })
+    .await;
+    while let Ok(message) = tokio::time::timeout(Duration::from_millis(500), stream.next()).await {
+        assert!(message.unwrap().is_some(), "the stream is open");
+    }
+    soon(stream.send("\"still there\"")).await.unwrap();
+    assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, "\"still there\"");
+}
+
+#[tokio::test]
 async fn closed_connection_ends_its_streams() {
     let (client, talker, server) = talker().await;
     let (_, mut stream) = open(&client, "listen").await.unwrap();
