@@ -13,8 +13,10 @@ pub(crate) struct Change {
     pub(crate) name: String,
     pub(crate) old: String,
     pub(crate) new: String,
-    /// When the old value is restored.
+    /// When the value `restored` is set.
     pub(crate) until: Option<Instant>,
+    /// The old value, or the last one that was not temporary.
+    pub(crate) restored: String,
     /// Whether both values are hidden on pages.
     pub(crate) secret: bool,
 }
@@ -35,12 +37,20 @@ impl Audit {
     pub(super) fn record(&mut self, mut change: Change) -> Change {
         self.next += 1;
         change.id = self.next;
-        // A later change replaces the pending expiry.
+        // A later change replaces the pending expiry. If the replaced value was temporary, it is not restored: nothing
+        // would end it then.
         for earlier in self.changes.iter_mut().filter(|earlier| earlier.name == change.name) {
-            earlier.until = None;
+            if earlier.until.take().is_some() && earlier.new == change.old {
+                change.restored.clone_from(&earlier.restored);
+            }
         }
         self.changes.push_front(change.clone());
-        self.changes.truncate(MAX_CHANGES);
+        // A change that is still to expire stays; each setting has one at most.
+        while self.changes.len() > MAX_CHANGES
+            && let Some(oldest) = self.changes.iter().rposition(|change| change.until.is_none())
+        {
+            self.changes.remove(oldest);
+        }
         change
     }
 
@@ -66,5 +76,33 @@ impl Audit {
                 change.clone()
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn pending_expiry_survives_many_other_changes() {
+        let change = |name: &str, until| Change {
+            id: 0,
+            at: SystemTime::UNIX_EPOCH,
+            author: "me".to_owned(),
+            name: name.to_owned(),
+            old: "1".to_owned(),
+            new: "2".to_owned(),
+            until,
+            restored: "1".to_owned(),
+            secret: false,
+        };
+        let (mut audit, now) = (Audit::default(), Instant::now());
+        audit.record(change("debug", Some(now + Duration::from_secs(60))));
+        (0..2 * MAX_CHANGES).for_each(|_| drop(audit.record(change("other", None))));
+        assert_eq!(audit.changes().count(), MAX_CHANGES);
+        let expired = audit.take_expired(now + Duration::from_secs(60));
+        assert_eq!(expired.iter().map(|change| change.name.as_str()).collect::<Vec<_>>(), ["debug"]);
     }
 }

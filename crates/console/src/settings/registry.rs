@@ -93,6 +93,7 @@ pub(crate) fn change(
         at: SystemTime::now(),
         author: author.to_owned(),
         name: name.to_owned(),
+        restored: old.clone(),
         old,
         new: setting.value(),
         until: during.and_then(|during| Instant::now().checked_add(during)),
@@ -112,23 +113,24 @@ pub(crate) fn change(
 /// Restores the value of a setting before a change, unless it was changed since.
 pub(crate) fn undo(id: u64, author: &str) -> Result<Change, ChangeError> {
     let made = lock().audit.get(id).cloned().ok_or(ChangeError::Unknown)?;
-    revert(&made, author)
+    revert(&made, &made.old, author)
 }
 
-fn revert(made: &Change, author: &str) -> Result<Change, ChangeError> {
+/// Sets the value from before a change, unless the setting was changed since.
+fn revert(made: &Change, value: &str, author: &str) -> Result<Change, ChangeError> {
     let current = lock().known.get(&made.name).and_then(Weak::upgrade).map(|setting| setting.value());
     match current {
         None => Err(ChangeError::Unknown),
         Some(current) if current != made.new => Err(ChangeError::Changed),
-        Some(_) => change(&made.name, &made.old, author, None),
+        Some(_) => change(&made.name, value, author, None),
     }
 }
 
-/// Undoes the changes that have expired.
+/// Restores the values before the changes that have expired.
 pub(crate) fn expire(now: Instant) {
     let expired = lock().audit.take_expired(now);
     for change in expired {
-        if let Err(error) = revert(&change, "expiry") {
+        if let Err(error) = revert(&change, &change.restored, "expiry") {
             tracing::warn!(
                 name = change.name,
                 ?error,
@@ -141,7 +143,12 @@ pub(crate) fn expire(now: Instant) {
 /// Returns the last changes, the latest first, with secret values hidden.
 pub(crate) fn changes() -> Vec<Change> {
     let shown = |change: &Change| match change.secret {
-        true => Change { old: HIDDEN.into(), new: HIDDEN.into(), ..change.clone() },
+        true => Change {
+            old: HIDDEN.into(),
+            new: HIDDEN.into(),
+            restored: HIDDEN.into(),
+            ..change.clone()
+        },
         false => change.clone(),
     };
     lock().audit.changes().map(shown).collect()
@@ -195,6 +202,21 @@ mod tests {
         change("registry_test_expiry", "4", "me", None).unwrap();
         expire(later);
         assert_eq!(setting.get(), 4);
+        // A value that was temporary is not restored: the same one for longer, and another one.
+        for value in [6, 7] {
+            change("registry_test_expiry", "6", "me", soon).unwrap();
+            change("registry_test_expiry", &value.to_string(), "me", Some(Duration::from_secs(20))).unwrap();
+            expire(later);
+            assert_eq!(setting.get(), value);
+            expire(Instant::now() + Duration::from_secs(21));
+            assert_eq!(setting.get(), 4);
+        }
+        // A lasting value between them is.
+        change("registry_test_expiry", "6", "me", soon).unwrap();
+        change("registry_test_expiry", "8", "me", None).unwrap();
+        change("registry_test_expiry", "9", "me", soon).unwrap();
+        expire(Instant::now() + Duration::from_secs(11));
+        assert_eq!(setting.get(), 8);
     }
 
     #[test]
