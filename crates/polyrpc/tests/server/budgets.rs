@@ -635,6 +635,19 @@ async fn repeated_subscriptions_are_passed_through_layers_once() {
     assert_eq!(server.connections(), 1);
 }
 
+#[tokio::test]
+async fn subscription_that_passed_layers_ends_with_its_connection() {
+    let started = Arc::new(AtomicUsize::new(0));
+    let ended = Arc::new(AtomicUsize::new(0));
+    let server = serve(Server::new().layer(CountSubscriptions(started.clone(), ended.clone()))).await;
+    let stream = subscribe_from([127, 0, 0, 1], &server).await;
+    until(|| started.load(Ordering::SeqCst) == 1).await;
+    assert_eq!((server.connections(), ended.load(Ordering::SeqCst)), (1, 0));
+    drop(stream);
+    until(|| server.connections() == 0).await;
+    assert_eq!(ended.load(Ordering::SeqCst), 1);
+}
+
 /// Counts subscriptions that have passed, and those whose handling has ended.
 struct CountSubscriptions(Arc<AtomicUsize>, Arc<AtomicUsize>);
 

@@ -200,6 +200,9 @@ struct TransferredBytes {
 struct AuthenticationFuture {
     /// The request whose head contained the credential.
     head: Option<StreamId>,
+    /// Whether it checks a credential. Otherwise it belongs to the layers of a subscription, which last for as long as
+    /// that.
+    is_check: bool,
     authentication: Pin<Box<dyn Future<Output = AuthenticationEvent> + Send>>,
 }
 
@@ -548,7 +551,11 @@ impl<'a, S: Session> Connection<'a, S> {
             HeadDecision::Later(authentication) => {
                 let authentication =
                     Box::pin(async move { AuthenticationEvent::Head(stream, authentication.await) });
-                self.authenticate_later(AuthenticationFuture { head: Some(stream), authentication });
+                self.authenticate_later(AuthenticationFuture {
+                    head: Some(stream),
+                    is_check: true,
+                    authentication,
+                });
             }
             HeadDecision::TooMany => self.close_for_wrong_credentials(),
         }
@@ -584,6 +591,11 @@ impl<'a, S: Session> Connection<'a, S> {
 
     fn is_authenticating(&self) -> bool {
         self.authenticating.as_ref().is_some_and(|running| !running.is_empty())
+    }
+
+    /// Whether a credential is being checked on which a request depends that may have arrived as a whole.
+    fn is_checking_credential(&self) -> bool {
+        self.authenticating.as_ref().is_some_and(|running| running.iter().any(|pending| pending.is_check))
     }
 
     /// Applies finished authentications.
@@ -644,7 +656,7 @@ impl<'a, S: Session> Connection<'a, S> {
             AuthenticationResult::Later(authentication) => {
                 let authentication =
                     Box::pin(async { AuthenticationEvent::Subscription(topic, authentication.await) });
-                self.authenticate_later(AuthenticationFuture { head: None, authentication });
+                self.authenticate_later(AuthenticationFuture { head: None, is_check: true, authentication });
             }
             AuthenticationResult::TooMany => self.close_for_wrong_credentials(),
         }
@@ -672,14 +684,14 @@ impl<'a, S: Session> Connection<'a, S> {
                 Err(_) => AuthenticationEvent::Replaced,
             }
         });
-        self.authenticate_later(AuthenticationFuture { head: None, authentication });
+        self.authenticate_later(AuthenticationFuture { head: None, is_check: false, authentication });
         let authentication = Box::pin(async move {
             match handling.await {
                 Ok(_) => AuthenticationEvent::Unsubscribed,
                 Err(_) => AuthenticationEvent::Replaced,
             }
         });
-        self.authenticate_later(AuthenticationFuture { head: None, authentication });
+        self.authenticate_later(AuthenticationFuture { head: None, is_check: false, authentication });
     }
 
     fn track_or_answer(&mut self, started: FirstPoll, pending: PendingReply<S::Ticket>) {
@@ -934,7 +946,7 @@ impl<'a, S: Session> Connection<'a, S> {
                 if mem::take(&mut self.has_authenticated) {
                     return Poll::Ready(Ok(None));
                 }
-                if self.is_authenticating() {
+                if self.is_checking_credential() {
                     return Poll::Pending;
                 }
                 self.finish();
