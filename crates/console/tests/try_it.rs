@@ -65,6 +65,25 @@ async fn methods_are_called_by_every_protocol_that_carries_json() {
     assert_eq!(send(admin.address(), "POST", "/try/add", CALL, "message=[1,2]").body.trim(), "3");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn names_of_metadata_keep_their_case_where_it_has_a_meaning() {
+    let keyed = |mut cx: Context, _: String| async move {
+        let tenant = cx.metadata().get("Tenant").unwrap_or("nobody").to_owned();
+        cx.reply().metadata.insert("Api-Key", "a-secret");
+        (cx, tenant)
+    };
+    let (console, _server) = observe(Server::new().function("keyed", keyed)).await;
+    let admin = admin(&console);
+    for protocol in ["baidu-std", "rpcx"] {
+        let form = format!("protocol={protocol}&message=%22x%22&metadata=Tenant%3A+ann");
+        let answer = call(&admin, "keyed", &form);
+        let result = answer.json()["data"]["result"].clone();
+        assert_eq!(result["reply"].as_str().map(str::trim), Some("\"ann\""), "{protocol}: {answer:?}");
+        // A credential is one in any case.
+        assert!(answer.body.contains("Api-Key") && !answer.body.contains("a-secret"), "{protocol}: {answer:?}");
+    }
+}
+
 fn get_form(admin: &AdminHandle, method: &str) -> Answer {
     send(admin.address(), "GET", &format!("/try/{method}?format=json"), CALL, "")
 }

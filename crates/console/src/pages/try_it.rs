@@ -90,13 +90,16 @@ pub(crate) fn trial(state: &State, request: &PageRequest) -> Result<(ObservedSer
     let Some((protocol, _)) = PROTOCOLS.into_iter().find(|(protocol, _)| *protocol == wanted) else {
         return Err(failure(request, 400, "The protocol is not one of the form's."));
     };
+    // In the other protocols the names are those of HTTP's fields, whose case means nothing.
+    let keeps_case = matches!(protocol, "baidu-std" | "rpcx");
+    let cased = |name: &str| if keeps_case { name.to_owned() } else { name.to_lowercase() };
     let metadata: Option<Vec<_>> = request
         .parameter("metadata")
         .unwrap_or_default()
         .lines()
         .filter(|line| !line.trim().is_empty())
         .map(|line| {
-            line.split_once(':').map(|(name, value)| (name.trim().to_lowercase(), value.trim().to_owned()))
+            line.split_once(':').map(|(name, value)| (cased(name.trim()), value.trim().to_owned()))
         })
         .collect();
     let Some(metadata) = metadata else {

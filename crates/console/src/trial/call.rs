@@ -151,7 +151,9 @@ pub(crate) fn url(protocol: &str, address: &str) -> String {
 }
 
 pub(super) fn hide_secrets(metadata: &Metadata) -> Vec<(String, String)> {
-    let value = |name: &str, value: &[u8]| match SECRET.iter().any(|part| name.contains(part)) {
+    // rpcx and baidu_std keep the case of names.
+    let is_secret = |name: &str| SECRET.iter().any(|part| name.contains(part));
+    let value = |name: &str, value: &[u8]| match is_secret(&name.to_lowercase()) {
         true => "***".to_owned(),
         false => String::from_utf8_lossy(value).into_owned(),
     };
