@@ -1,5 +1,5 @@
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -69,6 +69,8 @@ impl fmt::Debug for ObservedClient {
 /// Data that the pages show.
 pub(crate) struct State {
     servers: Mutex<Vec<ObservedServer>>,
+    /// The id of the next server. None is used twice: pages that were shown before name connections by it.
+    next_server: AtomicU64,
     /// Counters of clients, and of servers that are not observed.
     metrics: Mutex<Vec<Metrics>>,
     clients: Mutex<Vec<Weak<NamedClient>>>,
@@ -102,6 +104,7 @@ impl Console {
     pub fn new() -> Self {
         Self(Arc::new(State {
             servers: Mutex::default(),
+            next_server: AtomicU64::new(0),
             metrics: Mutex::default(),
             clients: Mutex::default(),
             history: Mutex::default(),
@@ -125,10 +128,9 @@ impl Console {
         if let Some(metrics) = monitor.metrics() {
             metrics.trace_with(collector().clone());
         }
-        let mut servers = self.0.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = servers.last().map_or(0, |last| last.id + 1);
-        servers.push(ObservedServer::new(id, monitor));
-        drop(servers);
+        let id = self.0.next_server.fetch_add(1, Ordering::Relaxed);
+        let observed = ObservedServer::new(id, monitor);
+        self.0.servers.lock().unwrap_or_else(PoisonError::into_inner).push(observed);
         self.0.has_served.store(true, Ordering::Relaxed);
         self.start_sampling();
     }

@@ -272,6 +272,28 @@ async fn several_servers_are_distinguished() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn connections_of_a_stopped_server_are_not_those_of_the_next_one() {
+    let console = Console::new();
+    let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
+    let list = |target: &str, name: &str| {
+        page(&admin, target).json()["data"][name].as_array().expect("a list").clone()
+    };
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let server = services().bind("127.0.0.1:0").await.unwrap().start();
+        console.observe(&server);
+        let _open = std::net::TcpStream::connect(server.address().to_string()).unwrap();
+        let connections = || list("/connections?format=json", "connections");
+        wait_until(|| connections().len() == 1).await;
+        ids.push(connections()[0]["id"].as_u64().unwrap());
+        server.shutdown(Duration::ZERO).await;
+        wait_until(|| list("/status?format=json", "servers").is_empty()).await;
+    }
+    // A button of an old page would close a connection of the new server.
+    assert_ne!(ids[0], ids[1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn list_of_few_variables_has_plots_with_the_values_behind_them() {
     let (console, _server) = observe(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
