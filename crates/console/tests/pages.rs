@@ -272,6 +272,27 @@ async fn several_servers_are_distinguished() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn metrics_of_several_servers_are_added() {
+    let (console, mut running) = (Console::new(), Vec::new());
+    for _ in 0..2 {
+        let server = services().count_calls(&Metrics::new()).bind("127.0.0.1:0").await.unwrap().start();
+        console.observe(&server);
+        let client = server.client(Protocol::Rpcx).unwrap();
+        assert_eq!(client.call::<i64>("add", &(1, 2)).await.unwrap(), 3);
+        running.push((server, client));
+    }
+    let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
+    let text = page(&admin, "/metrics").body;
+    for line in [
+        "polyrpc_connections 2\n",
+        "polyrpc_calls_started_total{side=\"server\",protocol=\"rpcx\",service=\"\",method=\"add\"} 2\n",
+    ] {
+        assert!(text.contains(line), "{line}{text}");
+    }
+    assert_eq!(text.matches("# TYPE polyrpc_connections gauge\n").count(), 1, "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn connections_of_a_stopped_server_are_not_those_of_the_next_one() {
     let console = Console::new();
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();

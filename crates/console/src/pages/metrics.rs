@@ -18,10 +18,7 @@ pub(super) fn answer(state: &State, _: &PageRequest) -> Reply {
         // The process has metrics too.
         all.push(Metrics::with_max_methods(0));
     }
-    let mut page = match &all[..] {
-        [only] => only.text(),
-        all => merge_pages(all.iter().map(Metrics::text)),
-    };
+    let mut page = Metrics::text_of(&all);
     write_variables(&mut page);
     Reply::new(200, TYPE, page)
 }

@@ -1,6 +1,8 @@
 //! Metrics of a page, before they are encoded.
 
 use std::borrow::Cow;
+#[cfg(feature = "metrics")]
+use std::collections::{HashMap, HashSet};
 
 use super::histogram::Counts;
 
@@ -74,5 +76,28 @@ impl Family {
 
     pub(super) fn add(&mut self, labels: Labels, value: Value) {
         self.samples.push(Sample { labels, value });
+    }
+
+    /// Adds the samples of another family of this name, except those whose labels are known.
+    #[cfg(feature = "metrics")]
+    fn join(&mut self, other: Self) {
+        if self.kind != other.kind {
+            return;
+        }
+        let known: HashSet<_> = self.samples.iter().map(|sample| sample.labels.clone()).collect();
+        self.samples.extend(other.samples.into_iter().filter(|sample| !known.contains(&sample.labels)));
+    }
+}
+
+/// Adds families, so that each name is there once: a format of Prometheus describes a metric only once.
+#[cfg(feature = "metrics")]
+pub(super) fn join(all: &mut Vec<Family>, more: Vec<Family>) {
+    let places: HashMap<_, _> =
+        all.iter().enumerate().map(|(place, family)| (family.name.clone(), place)).collect();
+    for family in more {
+        match places.get(&family.name) {
+            None => all.push(family),
+            Some(place) => all[*place].join(family),
+        }
     }
 }

@@ -136,13 +136,21 @@ impl Metrics {
     /// and `polyrpc_build_info`, whose label `version` is that of this crate, and `process_…`: CPU time, memory, file
     /// descriptors, threads and the start time of the process, named as in Prometheus' client libraries (Linux).
     pub fn text(&self) -> String {
-        exposition::text(&self.families(), self.0.buckets.load(Ordering::Relaxed))
+        Self::text_of(std::slice::from_ref(self))
+    }
+
+    /// Formats several of them as one page, like [`text`](Self::text): what they count of the same method is added, and
+    /// so is what their servers export. Histograms have the fewest buckets for every doubling that one of them has. Of
+    /// the same series of the program's own metrics, the first one is on the page.
+    pub fn text_of(all: &[Self]) -> String {
+        let buckets = all.iter().map(|metrics| metrics.0.buckets.load(Ordering::Relaxed)).min();
+        exposition::text(&Self::families(all), buckets.unwrap_or(1))
     }
 
     /// Encodes the same in Prometheus' protobuf format, for scrapers that [request](crate::Server::metrics) it:
     /// histograms are then native ones (schema 3), with eight buckets for every doubling.
     pub fn protobuf(&self) -> Vec<u8> {
-        protobuf::page(&self.families())
+        protobuf::page(&Self::families(std::slice::from_ref(self)))
     }
 
     /// Sets the number of buckets for every doubling of a latency in the text's histograms: 1, 2, 4 or 8. Default: 1,
@@ -179,11 +187,12 @@ impl Metrics {
         self.0.own.clone()
     }
 
-    fn families(&self) -> Vec<Family> {
+    fn families(all: &[Self]) -> Vec<Family> {
+        let tables: Vec<_> = all.iter().map(|metrics| &metrics.0.table).collect();
         #[allow(unused_mut, reason = "the program's own metrics are a feature")]
-        let mut families = text::families(&self.0.table, self.servers(), Instant::now());
+        let mut families = text::families(&tables, Self::servers(all), Instant::now());
         #[cfg(feature = "metrics")]
-        families.extend(self.0.own.families());
+        all.iter().for_each(|metrics| family::join(&mut families, metrics.0.own.families()));
         families
     }
 
@@ -195,10 +204,12 @@ impl Metrics {
     }
 
     /// Returns the sums over all servers; `None` if there is none.
-    fn servers(&self) -> Option<call::Totals> {
-        let servers = self.0.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = servers.iter().filter_map(Weak::upgrade).map(|server| server.totals());
-        all.reduce(|mut sum, server| {
+    fn servers(all: &[Self]) -> Option<call::Totals> {
+        let servers = all.iter().flat_map(|metrics| {
+            let servers = metrics.0.servers.lock().unwrap_or_else(PoisonError::into_inner);
+            servers.iter().filter_map(Weak::upgrade).collect::<Vec<_>>()
+        });
+        servers.map(|server| server.totals()).reduce(|mut sum, server| {
             sum.add(server);
             sum
         })

@@ -48,6 +48,27 @@ fn calls_are_counted_by_method_side_and_outcome() {
 }
 
 #[test]
+fn several_metrics_are_added_on_one_page() {
+    let (one, other) = (Metrics::new(), Metrics::new().buckets_per_doubling(8));
+    let mul = call_start(Side::Server, "Arith", "Mul");
+    (0..2).for_each(|_| count(&one, &mul, 100, None));
+    count(&other, &mul, 100, None);
+    count(&other, &call_start(Side::Server, "Arith", "Add"), 5, None);
+    let page = Metrics::text_of(&[one, other]);
+    let labels = "side=\"server\",protocol=\"rpcx\",service=\"Arith\"";
+    for line in [
+        format!("polyrpc_calls_started_total{{{labels},method=\"Add\"}} 1\n"),
+        format!("polyrpc_calls_started_total{{{labels},method=\"Mul\"}} 3\n"),
+        format!("polyrpc_call_duration_seconds_count{{{labels},method=\"Mul\"}} 3\n"),
+    ] {
+        assert!(page.contains(&line), "{line}{page}");
+    }
+    for name in ["polyrpc_calls_total counter", "polyrpc_build_info gauge"] {
+        assert_eq!(page.matches(&format!("# TYPE {name}\n")).count(), 1, "{page}");
+    }
+}
+
+#[test]
 fn concurrent_counting_loses_nothing() {
     let metrics = Metrics::new();
     let (threads, calls) = (8, 1000);

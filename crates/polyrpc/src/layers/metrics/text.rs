@@ -12,9 +12,9 @@ use super::{exposition, process};
 use crate::layer::Side;
 use crate::{call, service};
 
-/// Returns all metrics, with names and labels of our own.
-pub(super) fn families(table: &Table, servers: Option<call::Totals>, now: Instant) -> Vec<Family> {
-    let all: Vec<_> = table.all().into_iter().map(|series| SeriesSnapshot::new(series, now)).collect();
+/// Returns the metrics of all tables, with names and labels of our own.
+pub(super) fn families(tables: &[&Table], servers: Option<call::Totals>, now: Instant) -> Vec<Family> {
+    let all = snapshots(tables, now);
     let family =
         |name: &'static str, kind, help: &'static str, value: &dyn Fn(&SeriesSnapshot<'_>) -> Value| {
             let mut family = Family::new(name, kind, help);
@@ -57,6 +57,21 @@ pub(super) fn families(table: &Table, servers: Option<call::Totals>, now: Instan
     families.push(build.with(version, Value::Number(1.0)));
     families.extend(process::families());
     families
+}
+
+/// Returns the series of all tables, sorted by name; those of the same key are one.
+fn snapshots<'a>(tables: &[&'a Table], now: Instant) -> Vec<SeriesSnapshot<'a>> {
+    let series = tables.iter().copied().flat_map(Table::all);
+    let mut all: Vec<_> = series.map(|series| SeriesSnapshot::new(series, now)).collect();
+    all.sort_by(|one, other| one.key.cmp(other.key));
+    all.dedup_by(|next, known| {
+        let is_same = next.key == known.key;
+        if is_same {
+            known.merge(next);
+        }
+        is_same
+    });
+    all
 }
 
 /// A snapshot of a series.
@@ -181,7 +196,7 @@ pub(super) fn brpc(table: &Table, name: &str, since: Instant, now: Instant) -> S
         match methods.get_mut(&name) {
             None => drop(methods.insert(name, snapshot)),
             // Another protocol carried calls of the same method.
-            Some(known) => known.merge(snapshot),
+            Some(known) => known.merge(&snapshot),
         }
     }
     let gauge = |end: &str, value| Family::gauge(format!("rpc_server_{name}_{end}"), "", value);
@@ -198,7 +213,7 @@ pub(super) fn brpc(table: &Table, name: &str, since: Instant, now: Instant) -> S
 }
 
 impl SeriesSnapshot<'_> {
-    fn merge(&mut self, other: Self) {
+    fn merge(&mut self, other: &Self) {
         self.totals.merge(&other.totals);
         self.recent.merge(&other.recent);
         self.lately = self.lately.max(other.lately);
