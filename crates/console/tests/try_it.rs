@@ -80,7 +80,10 @@ async fn names_of_metadata_keep_their_case_where_it_has_a_meaning() {
         let result = answer.json()["data"]["result"].clone();
         assert_eq!(result["reply"].as_str().map(str::trim), Some("\"ann\""), "{protocol}: {answer:?}");
         // A credential is one in any case.
-        assert!(answer.body.contains("Api-Key") && !answer.body.contains("a-secret"), "{protocol}: {answer:?}");
+        assert!(
+            answer.body.contains("Api-Key") && !answer.body.contains("a-secret"),
+            "{protocol}: {answer:?}"
+        );
     }
 }
 

@@ -98,9 +98,7 @@ pub(crate) fn trial(state: &State, request: &PageRequest) -> Result<(ObservedSer
         .unwrap_or_default()
         .lines()
         .filter(|line| !line.trim().is_empty())
-        .map(|line| {
-            line.split_once(':').map(|(name, value)| (cased(name.trim()), value.trim().to_owned()))
-        })
+        .map(|line| line.split_once(':').map(|(name, value)| (cased(name.trim()), value.trim().to_owned())))
         .collect();
     let Some(metadata) = metadata else {
         return Err(failure(request, 400, "A line of metadata is `name: value`."));

@@ -143,12 +143,7 @@ pub(crate) fn expire(now: Instant) {
 /// Returns the last changes, the latest first, with secret values hidden.
 pub(crate) fn changes() -> Vec<Change> {
     let shown = |change: &Change| match change.secret {
-        true => Change {
-            old: HIDDEN.into(),
-            new: HIDDEN.into(),
-            restored: HIDDEN.into(),
-            ..change.clone()
-        },
+        true => Change { old: HIDDEN.into(), new: HIDDEN.into(), restored: HIDDEN.into(), ..change.clone() },
         false => change.clone(),
     };
     lock().audit.changes().map(shown).collect()

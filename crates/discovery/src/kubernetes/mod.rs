@@ -200,7 +200,9 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
     let mut api = api.map_err(polyrpc::Error::into_status)?;
     match (setting("token"), setting("token-file")) {
         (Some(_), Some(_)) => {
-            return Err(Status::invalid_argument("Kubernetes needs either `token` or `token-file`, not both"));
+            return Err(Status::invalid_argument(
+                "Kubernetes needs either `token` or `token-file`, not both",
+            ));
         }
         (Some(token), None) => api = api.token(token),
         (None, Some(path)) => api = api.token_file(path),

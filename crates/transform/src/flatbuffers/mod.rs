@@ -204,15 +204,21 @@ mod tests {
             (1, serde_json::json!({ "hp_type": 1 })),
             (1, serde_json::json!({ "weapons": [weapon] })),
             (3, serde_json::json!({ "pos": longer, "path": [longer, vector, longer] })),
-            (1, serde_json::json!({ "packs": [
+            (
+                1,
+                serde_json::json!({ "packs": [
                 { "id": 1, "counts": [1, 2, 3], "corners": [vector, longer], "flag": true },
-            ] })),
+            ] }),
+            ),
             (1, serde_json::json!({ "equipped_type": "Weapon", "equipped": weapon })),
             (1, serde_json::json!({ "equipped_type": 1, "equipped": weapon })),
-            (2, serde_json::json!({
-                "any_of_several_type": ["Place", "Name", "Weapon"],
-                "any_of_several": [longer, "x", weapon],
-            })),
+            (
+                2,
+                serde_json::json!({
+                    "any_of_several_type": ["Place", "Name", "Weapon"],
+                    "any_of_several": [longer, "x", weapon],
+                }),
+            ),
             (1, serde_json::json!({ "nested": weapon })),
         ] {
             let mut pruned = json.clone();

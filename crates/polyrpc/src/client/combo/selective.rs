@@ -9,7 +9,9 @@ use polyrpc_core::{Retry, Scope, Status};
 use super::Combo;
 use crate::Client;
 use crate::call::{OutgoingCall, Response};
-use crate::client::balance::{AttemptOutcome, Candidate, Load, LoadBalancer, PickContext, Picker, RoundRobin};
+use crate::client::balance::{
+    AttemptOutcome, Candidate, Load, LoadBalancer, PickContext, Picker, RoundRobin,
+};
 use crate::client::call_defaults::{CallDefaults, deadline};
 use crate::client::cluster::RetryTokens;
 use crate::client::retryable::{is_connection_failure_before_start, is_retryable};
