@@ -298,7 +298,8 @@ impl Listen {
 
     /// Listens by KCP, over UDP, with this configuration; the other side must have the same cipher and shards.
     ///
-    /// `Listen::on("kcp://0.0.0.0:8973")` uses the default [`kcp::Config`](crate::kcp::Config): clear text.
+    /// `Listen::on("kcp://0.0.0.0:8973")` uses the default [`kcp::Config`](crate::kcp::Config): clear text. Binding fails
+    /// if the address names another transport.
     #[cfg(feature = "kcp")]
     #[must_use]
     pub fn kcp(mut self, config: crate::kcp::Config) -> Self {
@@ -308,7 +309,8 @@ impl Listen {
 
     /// Listens by QUIC, over UDP, which needs [`tls`](Self::tls).
     ///
-    /// `Listen::on("quic://0.0.0.0:8974")` uses the default [`quic::Config`](crate::quic::Config).
+    /// `Listen::on("quic://0.0.0.0:8974")` uses the default [`quic::Config`](crate::quic::Config). Binding fails if the
+    /// address names another transport.
     #[cfg(feature = "quic")]
     #[must_use]
     pub fn quic(mut self, config: crate::quic::Config) -> Self {
@@ -325,7 +327,7 @@ impl Listen {
             io::Error::new(io::ErrorKind::InvalidInput, error.message().to_owned())
         })?;
         self.protocols.check(&server.router)?;
-        let address = self.transport.resolve(address);
+        let address = self.transport.resolve(address)?;
         self.transport.unacknowledged = Some(server.limits.write_timeout.saturating_add(KERNEL_MARGIN));
         #[cfg(feature = "quic")]
         {

@@ -48,18 +48,35 @@ pub(crate) struct TransportConfig {
 
 impl TransportConfig {
     /// Returns the address with the configured transport, if the address names none.
-    #[cfg_attr(
-        not(any(feature = "kcp", feature = "quic")),
-        allow(clippy::match_single_binding, reason = "there is nothing to be set up")
-    )]
-    pub(crate) fn resolve(&self, address: Address) -> Address {
-        match address {
-            #[cfg(feature = "kcp")]
-            Address::Tcp(place) if self.kcp.is_some() => Address::Kcp(place),
-            #[cfg(feature = "quic")]
-            Address::Tcp(place) if self.quic.is_some() => Address::Quic(place),
-            address => address,
-        }
+    ///
+    /// # Errors
+    ///
+    /// If a configuration is for another transport than the address: it would have no effect, and a listener that was
+    /// meant to be encrypted would not be.
+    pub(crate) fn resolve(&self, address: Address) -> io::Result<Address> {
+        #[cfg(feature = "kcp")]
+        let has_kcp = self.kcp.is_some();
+        #[cfg(not(feature = "kcp"))]
+        let has_kcp = false;
+        #[cfg(feature = "quic")]
+        let has_quic = self.quic.is_some();
+        #[cfg(not(feature = "quic"))]
+        let has_quic = false;
+        let why = match (has_kcp, has_quic, address) {
+            (false, false, address) => return Ok(address),
+            (true, false, Address::Tcp(place) | Address::Kcp(place)) => return Ok(Address::Kcp(place)),
+            (false, true, Address::Tcp(place) | Address::Quic(place)) => return Ok(Address::Quic(place)),
+            (true, true, _) => {
+                "a listener uses KCP or QUIC: it has both Listen::kcp and Listen::quic".to_owned()
+            }
+            (true, false, address) => {
+                format!("Listen::kcp needs host:port or kcp://host:port, not {address}")
+            }
+            (false, true, address) => {
+                format!("Listen::quic needs host:port or quic://host:port, not {address}")
+            }
+        };
+        Err(io::Error::new(io::ErrorKind::InvalidInput, why))
     }
 }
 

@@ -101,6 +101,27 @@ async fn impossible_configurations_are_errors() {
     assert!(error.contains("or tcp, unix or ws"), "{error}");
 }
 
+/// The configuration was ignored: a listener that was meant to be encrypted used clear text.
+#[tokio::test]
+async fn configuration_of_another_transport_than_the_address_is_an_error() {
+    let listen = |address: &str| Listen::on(address);
+    for (listen, why) in [
+        (listen("unix:/nowhere/x").kcp(protected()), "Listen::kcp needs host:port or kcp://host:port"),
+        (listen("quic://127.0.0.1:0").kcp(protected()), "not quic://127.0.0.1:0"),
+        (Listen::in_process().kcp(protected()), "Listen::kcp needs"),
+        (listen("unix:/nowhere/x").quic(quic::Config::default()), "not unix:/nowhere/x"),
+        (
+            listen("kcp://127.0.0.1:0").quic(quic::Config::default()),
+            "Listen::quic needs host:port or quic://host:port",
+        ),
+        (listen("127.0.0.1:0").kcp(protected()).quic(quic::Config::default()), "uses KCP or QUIC"),
+    ] {
+        let error = Server::new().bind(listen).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+        assert!(error.to_string().contains(why), "{error}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_reach_a_restarted_kcp_server() {
     let server = serve_kcp(Prober::default().server(), protected()).await;
