@@ -22,7 +22,8 @@
 //! ```
 //!
 //! An authenticator runs for every credential, on the connection's task: it must not block. Messages of rejections do
-//! not contain the reason, and secrets are compared in constant time.
+//! not contain the reason, and secrets are compared in constant time. An empty secret accepts no caller, and is logged:
+//! it is probably a variable of the environment that is not set.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -33,18 +34,20 @@ use polyrpc_core::Status;
 
 use crate::call::Peer;
 
-/// Returns an authenticator for this token, bare or as `Bearer …`.
+/// Returns an authenticator for this token, bare or as `Bearer …`. An empty token accepts no caller.
 pub fn token(
     token: impl Into<String>,
 ) -> impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static {
     tokens([token.into()])
 }
 
-/// Returns an authenticator for each of these tokens, bare or as `Bearer …`: for instance during a rotation.
+/// Returns an authenticator for each of these tokens, bare or as `Bearer …`: for instance during a rotation. Empty
+/// tokens are ignored.
 pub fn tokens(
     tokens: impl IntoIterator<Item = impl Into<String>>,
 ) -> impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static {
-    let tokens: Vec<String> = tokens.into_iter().map(Into::into).collect();
+    let tokens = tokens.into_iter().map(Into::into);
+    let tokens: Vec<String> = tokens.filter(|token: &String| is_secret(token, "token")).collect();
     move |credential, _| {
         let credential = credential.ok_or_else(missing)?;
         let came = parse_bearer(credential).unwrap_or(credential);
@@ -56,23 +59,29 @@ pub fn tokens(
 }
 
 /// Returns an authenticator for `Bearer …` tokens that `check` accepts: it may verify a signature, or look into data
-/// that another task updates. Without a scheme the whole credential is the token.
+/// that another task updates. Without a scheme the whole credential is the token. An empty token is rejected without
+/// asking `check`, whose own secret may be empty by mistake.
 pub fn bearer(
     check: impl Fn(&str, &Peer) -> Result<(), Status> + Send + Sync + 'static,
 ) -> impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static {
     move |credential, peer| {
         let credential = credential.ok_or_else(missing)?;
         let token = parse_bearer(credential).unwrap_or(credential);
+        if token.is_empty() {
+            return Err(missing());
+        }
         check(std::str::from_utf8(token).map_err(|_| refused())?, peer)
     }
 }
 
-/// Returns an authenticator for these users with their passwords (`Basic …`, RFC 7617).
+/// Returns an authenticator for these users with their passwords (`Basic …`, RFC 7617). Users with an empty password
+/// are ignored; [`passwords`] can accept them.
 pub fn users(
     users: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
 ) -> impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static {
+    let users = users.into_iter().map(|(user, password)| (user.into(), password.into()));
     let users: HashMap<String, String> =
-        users.into_iter().map(|(user, password)| (user.into(), password.into())).collect();
+        users.filter(|(_, password): &(String, String)| is_secret(password, "password")).collect();
     passwords(move |user, password, _| {
         let (expected, known) = users.get(user).map_or(("", false), |expected| (expected, true));
         // An unknown user takes as long as a wrong password.
@@ -129,6 +138,14 @@ pub fn constant_time_eq(ours: &[u8], theirs: &[u8]) -> bool {
     (differing == 0) & (ours.len() == theirs.len())
 }
 
+/// Whether a secret of the program can prove anything: the empty one would accept a caller that sends nothing.
+fn is_secret(secret: &str, kind: &str) -> bool {
+    if secret.is_empty() {
+        tracing::warn!("an empty {kind} of an authenticator is ignored: it accepts no caller");
+    }
+    !secret.is_empty()
+}
+
 /// Returns what follows the name of a scheme, which is case-insensitive (RFC 9110, section 11.1).
 fn scheme<'a>(credential: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let (scheme, rest) = credential.split_at_checked(name.len())?;
@@ -166,6 +183,18 @@ mod tests {
         assert_eq!(check(None, &Peer::InProcess).unwrap_err().message(), "no credential");
     }
 
+    /// `token(env::var("TOKEN").unwrap_or_default())` accepted callers that sent an empty credential.
+    #[test]
+    fn empty_token_of_the_program_accepts_no_caller() {
+        let (unset, rotating) = (token(""), tokens(["", "second"]));
+        for credential in ["", "Bearer ", "Bearer", "bearer   "] {
+            assert!(!accepts(&unset, credential) && !accepts(&rotating, credential), "{credential:?}");
+        }
+        assert!(accepts(&rotating, "Bearer second"));
+        let check = bearer(|token, _| if token.is_empty() { Ok(()) } else { Err(refused()) });
+        assert!(!accepts(&check, "") && !accepts(&check, "Bearer "));
+    }
+
     #[test]
     fn secrets_are_equal_or_not() {
         for (one, other) in [("abc", "abd"), ("abc", "ab"), ("ab", "abc"), ("", "a")] {
@@ -188,15 +217,17 @@ mod tests {
 
     #[test]
     fn users_are_authenticated_by_password() {
-        let check = users([("ada", "count:ess"), ("bob", "")]);
-        for good in [user_password("ada", "count:ess"), user_password("bob", "")] {
+        let check = users([("ada", "count:ess"), ("bob", "x"), ("eve", "")]);
+        for good in [user_password("ada", "count:ess"), user_password("bob", "x")] {
             assert!(accepts(&check, &good), "{good}");
         }
         // Without the padding, as some clients write it.
-        assert!(accepts(&check, "basic Ym9iOg"));
+        assert!(accepts(&check, "basic Ym9iOng"));
         for bad in [
             user_password("ada", ""),
+            // Her password is empty: probably a variable that is not set.
             user_password("eve", ""),
+            user_password("mallory", ""),
             user_password("ada", "count"),
             "Basic %%%".into(),
             "Basic YWRh".into(),
