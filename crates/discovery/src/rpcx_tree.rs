@@ -101,6 +101,12 @@ pub(crate) fn split(place: &UrlParts) -> Result<(String, String), Status> {
     }
 }
 
+/// Returns the base path for registration: with a slash before the URL's path, unless `slash` is off.
+pub(crate) fn base(place: &UrlParts) -> Result<String, Status> {
+    let slash = if place.is_on("slash", true)? { "/" } else { "" };
+    Ok(format!("{slash}{}", place.path.join("/")))
+}
+
 /// The attributes of an instance, parsed from a registry's value; empty if the value is not UTF-8.
 pub(crate) fn attributes(value: &[u8]) -> Attributes {
     let Ok(attributes) = str::from_utf8(value).unwrap_or_default().parse();
@@ -124,6 +130,23 @@ mod tests {
         let root = Tree::new("/");
         assert_eq!((root.base(), root.prefix("Arith")), ("", "/Arith/".to_owned()));
         assert_eq!(root.instance(&entry), "/Arith/tcp@h:1");
+    }
+
+    /// Only `slash=false` was understood: everything else meant true.
+    #[test]
+    fn slash_of_the_base_path_is_a_switch() {
+        let base = |text: &str| base(&UrlParts::parse(text).unwrap());
+        for (text, expected) in [
+            ("h:1/rpcx_test", "/rpcx_test"),
+            ("h:1/a/b?slash", "/a/b"),
+            ("h:1/rpcx_test?slash=1", "/rpcx_test"),
+            ("h:1/rpcx_test?slash=0", "rpcx_test"),
+            ("h:1/rpcx_test?slash=off", "rpcx_test"),
+            ("h:1/rpcx_test?slash=false", "rpcx_test"),
+        ] {
+            assert_eq!(base(text).unwrap(), expected, "{text}");
+        }
+        assert!(base("h:1/rpcx_test?slash=no").is_err());
     }
 
     #[test]

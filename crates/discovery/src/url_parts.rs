@@ -46,14 +46,21 @@ impl UrlParts {
     }
 
     /// Servers as URLs: TLS is a parameter.
-    pub(crate) fn origins(&self) -> String {
-        let scheme = if self.is_on("tls") { "https" } else { "http" };
-        format!("{scheme}://{}", self.hosts)
+    pub(crate) fn origins(&self) -> Result<String, Status> {
+        let scheme = if self.is_on("tls", false)? { "https" } else { "http" };
+        Ok(format!("{scheme}://{}", self.hosts))
     }
 
-    /// Whether a parameter is present and not false.
-    pub(crate) fn is_on(&self, name: &str) -> bool {
-        self.settings.value(name).is_some_and(|value| !matches!(value, "false" | "0" | "off"))
+    /// Whether a parameter is on; `absent` if the URL does not have it. A name without a value is on.
+    pub(crate) fn is_on(&self, name: &str, absent: bool) -> Result<bool, Status> {
+        match self.settings.value(name) {
+            None => Ok(absent),
+            Some("" | "true" | "1" | "on") => Ok(true),
+            Some("false" | "0" | "off") => Ok(false),
+            Some(_) => Err(Status::invalid_argument(format!(
+                "the parameter `{name}` is true, 1 or on, or else false, 0 or off"
+            ))),
+        }
     }
 
     /// Rejects parameters that are unknown or occur twice.
@@ -96,7 +103,7 @@ mod tests {
         let place = UrlParts::parse("a:1,b:2/base/sub%20dir//S?token=x&tls").unwrap();
         assert_eq!(place.hosts, "a:1,b:2");
         assert_eq!(place.path, ["base", "sub dir", "S"]);
-        assert_eq!(place.origins(), "https://a:1,b:2");
+        assert_eq!(place.origins().unwrap(), "https://a:1,b:2");
         assert!(place.check_parameters(&["token", "tls"]).is_ok());
         let error = place.check_parameters(&["dc", "tls"]).unwrap_err();
         assert_eq!(error.message(), "the parameter `token` is unknown: the registry has dc, tls");
@@ -107,6 +114,21 @@ mod tests {
         assert_eq!(error.message(), "the parameter `token` occurs twice");
         let error = UrlParts::parse("me:hunter2@h/%ff?token=hunter2").err().unwrap();
         assert!(!error.message().contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn switches_are_on_or_off_and_nothing_else() {
+        let is_on = |text: &str| UrlParts::parse(&format!("h:1{text}")).unwrap().is_on("tls", true);
+        for on in ["", "?tls", "?tls=", "?tls=true", "?tls=1", "?tls=on"] {
+            assert!(is_on(on).unwrap(), "{on}");
+        }
+        for off in ["?tls=false", "?tls=0", "?tls=off"] {
+            assert!(!is_on(off).unwrap(), "{off}");
+        }
+        for wrong in ["?tls=no", "?tls=flase", "?tls=2"] {
+            assert!(is_on(wrong).unwrap_err().message().contains("`tls`"), "{wrong}");
+        }
+        assert!(!UrlParts::parse("h:1").unwrap().is_on("tls", false).unwrap());
     }
 
     #[test]

@@ -134,7 +134,7 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
         Some((service, base)) => (service.clone(), base.join("/")),
         // brpc's syntax: no agent, only a service.
         None if !place.hosts.is_empty() && !place.hosts.contains(':') => {
-            if place.is_on("tls") {
+            if place.is_on("tls", false)? {
                 return Err(Status::invalid_argument(
                     "`tls` needs an agent in the URL; CONSUL_HTTP_ADDR may be an https:// address",
                 ));
@@ -206,7 +206,7 @@ impl Way {
 }
 
 fn open(place: &UrlParts) -> Result<Consul, Status> {
-    let consul = Consul::new(&place.origins()).and_then(Consul::with_token_from_env);
+    let consul = Consul::new(&place.origins()?).and_then(Consul::with_token_from_env);
     configure(consul.map_err(polyrpc::Error::into_status)?, place)
 }
 

@@ -22,7 +22,7 @@ pub use self::registrar::EtcdRegistrar;
 pub use self::resolver::EtcdService;
 
 use self::api::Api;
-use crate::rpcx_tree::split;
+use crate::rpcx_tree::{base, split};
 use crate::url_parts::UrlParts;
 
 /// etcd cluster, with credentials.
@@ -70,15 +70,15 @@ impl fmt::Debug for Etcd {
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
     let place = UrlParts::parse(place)?;
     let (base, service) = split(&place)?;
+    // Without effect here, but one URL serves both purposes, and a wrong value is an error in both.
+    place.is_on("slash", true)?;
     Ok(Box::new(open(&place)?.service(&base, &service)))
 }
 
 /// Opens the registry for the rest of an `etcd://` URL.
 pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let place = UrlParts::parse(place)?;
-    let base = place.path.join("/");
-    let slash = if place.settings.value("slash") == Some("false") { "" } else { "/" };
-    Ok(Box::new(open(&place)?.registrar(&format!("{slash}{base}"))))
+    Ok(Box::new(open(&place)?.registrar(&base(&place)?)))
 }
 
 fn open(place: &UrlParts) -> Result<Etcd, Status> {

@@ -151,7 +151,7 @@ fn open(text: &str) -> Result<(Nacos, UrlParts), Status> {
         false => UrlParts::parse(text)?,
     };
     place.check_parameters(&PARAMETERS)?;
-    let mut nacos = Nacos::new(&place.origins()).map_err(polyrpc::Error::into_status)?;
+    let mut nacos = Nacos::new(&place.origins()?).map_err(polyrpc::Error::into_status)?;
     if let Some(group) = either(&place, "group", "groupName")? {
         nacos = nacos.group(group);
     }

@@ -26,7 +26,7 @@ use tokio::time::timeout;
 pub use self::registrar::RedisRegistrar;
 pub use self::resolver::RedisService;
 
-use crate::rpcx_tree::split;
+use crate::rpcx_tree::{base, split};
 use crate::url_parts::UrlParts;
 
 /// Redis server.
@@ -79,14 +79,15 @@ impl fmt::Debug for Redis {
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
     let place = UrlParts::parse(place)?;
     let (base, service) = split(&place)?;
+    // Without effect here, but one URL serves both purposes, and a wrong value is an error in both.
+    place.is_on("slash", true)?;
     Ok(Box::new(open(&place)?.service(&base, &service)))
 }
 
 /// Opens the registry for the rest of a `redis://` URL.
 pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let place = UrlParts::parse(place)?;
-    let slash = if place.settings.value("slash") == Some("false") { "" } else { "/" };
-    Ok(Box::new(open(&place)?.registrar(&format!("{slash}{}", place.path.join("/")))))
+    Ok(Box::new(open(&place)?.registrar(&base(&place)?)))
 }
 
 fn open(place: &UrlParts) -> Result<Redis, Status> {
@@ -122,6 +123,7 @@ mod tests {
         assert!(discover(":secret@127.0.0.1:6379/rpcx_test/Arith?db=3").is_ok());
         assert!(discover("127.0.0.1:6379").is_err());
         assert!(discover("127.0.0.1:6379/b/S?color=red").is_err());
+        assert!(discover("127.0.0.1:6379/b/S?slash=no").is_err());
         assert!(registrar("127.0.0.1:6379/rpcx_test").is_ok());
     }
 }
