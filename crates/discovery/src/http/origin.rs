@@ -64,7 +64,12 @@ fn host_and_port(place: &str, usual: u16) -> Option<(&str, u16)> {
         }
         None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
     };
-    let port = port.map_or(Some(usual), |port| port.parse().ok())?;
+    let port = match port {
+        None => usual,
+        // Rust's own conversion accepts it.
+        Some(port) if port.starts_with('+') => return None,
+        Some(port) => port.parse().ok()?,
+    };
     let is_host = !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'@');
     (is_host && port != 0).then_some((host, port))
 }
@@ -94,9 +99,10 @@ mod tests {
 
     #[test]
     fn invalid_address_is_rejected() {
-        for wrong in
-            ["", ":1", "h:0", "h:x", "h:70000", "ftp://h", "[::1", "[::1]x", "a,,b", "u@h:1", "h h:1"]
-        {
+        for wrong in [
+            "", ":1", "h:0", "h:x", "h:+1", "[::1]:+1", "h:70000", "ftp://h", "[::1", "[::1]x", "a,,b",
+            "u@h:1", "h h:1",
+        ] {
             assert!(Origin::parse_list(wrong, 8500).is_err(), "{wrong}");
         }
     }

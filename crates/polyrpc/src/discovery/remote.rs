@@ -58,8 +58,13 @@ impl FromStr for RemoteFile {
         if host.is_empty() {
             return Err(wrong("want http://host/path"));
         }
-        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let authority = if has_port { host.to_owned() } else { format!("{host}:80") };
+        // The last colon of `[::1]` precedes no port.
+        let port = host.rsplit_once(':').map(|(_, port)| port).filter(|port| !port.ends_with(']'));
+        let authority = match port.map(parse_decimal::<u16>) {
+            None => format!("{host}:80"),
+            Some(Some(_)) => host.to_owned(),
+            Some(None) => return Err(wrong("want http://host:port/path")),
+        };
         Ok(Self { authority, path: path.to_owned() })
     }
 }
@@ -211,7 +216,19 @@ mod tests {
             let file: RemoteFile = text.parse().unwrap();
             assert_eq!((&*file.authority, &*file.path), (authority, path), "{text}");
         }
-        for wrong in ["", "http://", "/x", "bns://x", "https://h/x", "h/a b", "h/\r\nx"] {
+        for wrong in [
+            "",
+            "http://",
+            "/x",
+            "bns://x",
+            "https://h/x",
+            "h/a b",
+            "h/\r\nx",
+            "h:+80/x",
+            "[::1]:+80/x",
+            "h:x/y",
+            "h:/x",
+        ] {
             assert!(wrong.parse::<RemoteFile>().is_err(), "{wrong}");
         }
     }

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
+use polyrpc_core::digits::parse_decimal;
 use polyrpc_core::{Code, Status};
 
 use self::resolver::{Lookup, Resolver, SrvTarget};
@@ -117,8 +118,8 @@ impl FromStr for Dns {
         };
         let (server, name) = text.rsplit_once('/').unwrap_or(("", text));
         let dns = match name.rsplit_once(':') {
-            Some((host, port)) => match port.parse() {
-                Ok(1..) if !host.is_empty() => Self::host(host, port.parse().unwrap_or_default()),
+            Some((host, port)) => match parse_decimal::<u16>(port) {
+                Some(port @ 1..) if !host.is_empty() => Self::host(host, port),
                 _ => return Err(wrong("want host:port")),
             },
             None if name.starts_with('_') => Self::service(name),

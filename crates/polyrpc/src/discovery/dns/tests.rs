@@ -242,7 +242,7 @@ fn question_is_parsed_from_a_url() {
         );
     }
     let long = format!("{}:80", "a".repeat(64));
-    for wrong in ["", "h", "h:", "h:0", ":80", "dns.example/h:80", "a..b:80", &long] {
+    for wrong in ["", "h", "h:", "h:0", "h:+80", ":80", "dns.example/h:80", "a..b:80", &long] {
         assert!(wrong.parse::<Dns>().is_err(), "{wrong}");
     }
 }
