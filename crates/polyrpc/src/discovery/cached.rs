@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use polyrpc_core::Status;
 use serde::{Deserialize, Serialize};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Discover, Instance, InstanceStream};
 use crate::error::ClientResult as Result;
@@ -37,6 +37,7 @@ impl<D: Discover> Discover for Cached<D> {
             min_servers: self.min_servers,
             first: Some(self.initial_timeout),
             kept: Arc::default(),
+            retry: None,
             has_yielded: false,
             queued: VecDeque::new(),
         };
@@ -50,8 +51,10 @@ struct CachedWatch {
     min_servers: usize,
     /// Timeout of the first item; `None` once that wait is over.
     first: Option<Duration>,
-    /// Servers from the file.
+    /// Servers from the file, or to be written to it.
     kept: Arc<Vec<Instance>>,
+    /// Time of the next attempt to write `kept`; `None` if it is in the file.
+    retry: Option<Instant>,
     has_yielded: bool,
     queued: VecDeque<Result<Vec<Instance>>>,
 }
@@ -68,8 +71,19 @@ impl CachedWatch {
             }
         }
         while self.queued.is_empty() {
-            let item = self.inner.next().await?;
-            self.handle_result(item).await;
+            // A disk that was full once must not leave an old file for as long as the servers do not change.
+            let item = match self.retry {
+                None => self.inner.next().await,
+                Some(at) => match timeout_at(at, self.inner.next()).await {
+                    Ok(item) => item,
+                    Err(_) => {
+                        // The first failure was reported.
+                        let _ = self.save().await;
+                        continue;
+                    }
+                },
+            };
+            self.handle_result(item?).await;
         }
         let item = self.queued.pop_front();
         self.has_yielded |= matches!(item, Some(Ok(_)));
@@ -115,12 +129,17 @@ impl CachedWatch {
             return;
         }
         self.kept = found.into();
-        let (path, kept) = (self.path.clone(), self.kept.clone());
-        match AbortOnDrop::from(tokio::task::spawn_blocking(move || write(&path, &kept))).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => self.report_cache_error(&error),
-            Err(error) => self.report_cache_error(&error.into()),
+        if let Err(error) = self.save().await {
+            self.report_cache_error(&error);
         }
+    }
+
+    async fn save(&mut self) -> io::Result<()> {
+        self.retry = Some(Instant::now() + RETRY);
+        let (path, kept) = (self.path.clone(), self.kept.clone());
+        AbortOnDrop::from(tokio::task::spawn_blocking(move || write(&path, &kept))).await??;
+        self.retry = None;
+        Ok(())
     }
 
     fn report_cache_error(&mut self, error: &io::Error) {
@@ -128,6 +147,9 @@ impl CachedWatch {
         self.queued.push_back(Err(Status::unavailable(text).into()));
     }
 }
+
+/// Time between attempts to write the file.
+const RETRY: Duration = Duration::from_secs(10);
 
 /// Entry in rpcx's format (`client/discovery.go`, `KVPair`).
 #[derive(Debug, Serialize, Deserialize)]
@@ -249,6 +271,24 @@ mod tests {
         fs::create_dir_all(path.join("below")).unwrap();
         write(&path, &["a:1".parse().unwrap()]).unwrap_err();
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    /// It was written only when the set changed again.
+    #[tokio::test(start_paused = true)]
+    async fn failed_cache_write_is_tried_again() {
+        let directory = Directory::new();
+        let path = directory.path("cache.json");
+        // A file cannot replace a directory.
+        fs::create_dir_all(path.join("below")).unwrap();
+        let mut sets = cached(StaticSets(&[Ok("a:1")]), &path).watch();
+        assert!(next_text(&mut sets).await.starts_with("the cache "), "it cannot be read");
+        assert_eq!(next_text(&mut sets).await, "tcp@a:1");
+        assert!(next_text(&mut sets).await.starts_with("the cache "), "it cannot be written");
+        // Later failures are not reported.
+        assert!(timeout(RETRY * 5 / 2, sets.next()).await.is_err());
+        fs::remove_dir_all(&path).unwrap();
+        assert!(timeout(RETRY * 5 / 2, sets.next()).await.is_err());
+        assert_eq!(read(&path).unwrap(), ["a:1".parse::<Instance>().unwrap()]);
     }
 
     #[tokio::test(start_paused = true)]
