@@ -147,6 +147,7 @@ async fn rate_and_taps_are_bounded() {
         ("/tap?rate=101", 400),
         ("/tap?min_latency=x", 400),
         ("/tap?side=x", 400),
+        ("/tap?status=not_fond", 400),
         ("/tap?values", 403),
         ("/tap/x", 404),
     ] {

@@ -36,7 +36,7 @@ pub(crate) fn query(request: &PageRequest) -> Result<TapQuery, (u16, &'static st
     const WRONG: (u16, &str) = (
         400,
         "A parameter is invalid: seconds is 1 to 300, rate 1 to 100, count and min_latency are numbers, side is client \
-         or server.",
+         or server, status is ok, failed, a number or a code such as not_found.",
     );
     let given = |name| request.parameter(name).filter(|value| !value.is_empty());
     let number = |name, usual: u64, most: u64| match given(name) {
@@ -58,7 +58,7 @@ pub(crate) fn query(request: &PageRequest) -> Result<TapQuery, (u16, &'static st
         method: Wildcards::parse(given("method").unwrap_or_default())?,
         peer: given("peer").map(str::to_owned),
         protocol: given("protocol").map(str::to_owned),
-        outcome: Outcome::parse(given("status").unwrap_or_default()),
+        outcome: Outcome::parse(given("status").unwrap_or_default()).ok_or(WRONG)?,
         side,
         min_latency: Duration::from_micros(min_latency),
     };
