@@ -191,6 +191,22 @@ async fn drain(admin: &AdminHandle, registry: &InProcess, servers: &[String; 3],
     wait_until(|| row(&data(admin), brpc)["order"] == "refused: the server has no setting drain").await;
 }
 
+/// Its services were queried instead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_with_an_unusable_attribute_admin_is_not_queried() {
+    let registry = InProcess::new();
+    let server = peer(|_| Some("OK".into()));
+    let instance = Instance::tcp(&server).with(Attributes::new().with("admin", "https://admin.example"));
+    let advertisement = Advertisement::new(SERVICE, instance, Duration::from_secs(600));
+    registry.publish(&advertisement).await.unwrap();
+    let console = Console::new();
+    console.observe_fleet("shop", Box::new(registry.discover(SERVICE)), None).unwrap();
+    let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
+    let known = wait_for(&admin, |known| row(known, &server)["state"] == "unreachable").await;
+    let failure = row(&known, &server)["failure"].clone();
+    assert!(failure.as_str().is_some_and(|why| why.contains("https is not supported")), "{failure}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn process_without_a_registry_says_so() {
     let admin = Admin::on("127.0.0.1:0").start(&Console::new()).unwrap();

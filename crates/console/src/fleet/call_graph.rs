@@ -243,7 +243,7 @@ mod tests {
             services: vec![service.into()],
             calls: calls.iter().map(call).collect(),
         };
-        ServerView { look: Some(Arc::new(look)), ..ServerView::new(address.into(), address.into()) }
+        ServerView { look: Some(Arc::new(look)), ..ServerView::new(address.into(), Ok(address.into())) }
     }
 
     #[test]
@@ -279,7 +279,8 @@ mod tests {
 
     #[test]
     fn listed_server_that_could_not_be_queried_is_known() {
-        let servers = [server("a:1", "Web", &[("b:1", 1.0)]), ServerView::new("b:1".into(), "b:1".into())];
+        let servers =
+            [server("a:1", "Web", &[("b:1", 1.0)]), ServerView::new("b:1".into(), Ok("b:1".into()))];
         let graph = call_graph(&servers);
         let node = graph.nodes.iter().find(|node| node.name == "b:1").unwrap();
         assert_eq!((node.servers, graph.links[0].is_listed), (1, true));

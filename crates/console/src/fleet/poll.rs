@@ -120,8 +120,13 @@ impl Poller {
     /// Queries servers, some at a time.
     async fn look_at(&self, servers: Vec<ServerView>) {
         let token = self.token.as_deref();
-        let looks =
-            servers.iter().map(|server| async move { (&server.address, look(&server.admin, token).await) });
+        let looks = servers.iter().map(|server| async move {
+            let look = match &server.admin {
+                Ok(admin) => look(admin, token).await,
+                Err(why) => Err((*why).to_owned()),
+            };
+            (&server.address, look)
+        });
         let mut looks = stream::iter(looks).buffer_unordered(AT_ONCE);
         while let Some((address, look)) = looks.next().await {
             let Some(fleet) = self.fleet.upgrade() else { return };
@@ -140,6 +145,10 @@ impl Poller {
         let server = fleet.lock().servers.get(&order.address).cloned();
         drop(fleet);
         let Some(server) = server else { return "it is no longer listed".to_owned() };
+        let admin = match &server.admin {
+            Ok(admin) => admin,
+            Err(why) => return format!("refused: {why}"),
+        };
         let (Some(token), Some(name)) = (self.token.as_deref(), drain_setting(&server)) else {
             return match self.token {
                 None => "refused: this console has no token of the servers".to_owned(),
@@ -154,7 +163,7 @@ impl Poller {
         );
         let name = percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC);
         let target = format!("/flags/{name}?setvalue={}", order.drains);
-        match http::get(&server.admin, &target, "text/plain", Some(token)).await {
+        match http::get(admin, &target, "text/plain", Some(token)).await {
             Ok(answer) if answer.status == 200 => {}
             Ok(answer) => return format!("refused with status {}", answer.status),
             Err(why) => return why,
@@ -200,21 +209,29 @@ fn list(view: &mut View, set: Result<Vec<Instance>, String>) {
 
 /// Returns where the pages of a server are: at the address that it names, without which they are on the port of its
 /// services, as brpc's. An address without a host is on the host of the server.
-fn admin(named: Option<&str>, address: &str) -> String {
+///
+/// # Errors
+///
+/// If the name is not such an address. The port of the services would be another one than the server has named.
+fn admin(named: Option<&str>, address: &str) -> Result<String, &'static str> {
+    let Some(named) = named.filter(|named| !named.is_empty()) else { return Ok(address.to_owned()) };
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    let named = named.map(|named| named.strip_prefix("http://").unwrap_or(named).trim_end_matches('/'));
+    let place = named.strip_prefix("http://").unwrap_or(named).trim_end_matches('/');
     // A text that is not an address must not become part of a request.
     let is_address =
         |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]_".contains(&byte));
-    match named.filter(|named| is_address(named)) {
-        Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => format!("{host}:{port}"),
-        Some(named) => match named.rsplit_once(':') {
-            Some(("" | "0.0.0.0" | "[::]", port)) => format!("{host}:{port}"),
-            _ => named.to_owned(),
-        },
-        None => address.to_owned(),
+    let is_port = |text: &str| text.parse::<u16>().is_ok();
+    match place.rsplit_once(':') {
+        _ if !is_address(place) => Err(WRONG_ADMIN),
+        None if is_port(place) => Ok(format!("{host}:{place}")),
+        Some(("" | "0.0.0.0" | "[::]", port)) if is_port(port) => Ok(format!("{host}:{port}")),
+        Some((_, port)) if is_port(port) => Ok(place.to_owned()),
+        _ => Err(WRONG_ADMIN),
     }
 }
+
+const WRONG_ADMIN: &str =
+    "its attribute `admin` is not a port, host:port or http://host:port; https is not supported";
 
 /// Queries a server by the page of consoles, or else by those of brpc.
 async fn look(admin: &str, token: Option<&str>) -> Result<Look, String> {
@@ -247,14 +264,30 @@ mod tests {
     fn pages_are_where_the_server_says() {
         for (named, want) in [
             (None, "10.0.0.1:8000"),
+            (Some(""), "10.0.0.1:8000"),
             (Some("8001"), "10.0.0.1:8001"),
             (Some(":8001"), "10.0.0.1:8001"),
             (Some("0.0.0.0:8001"), "10.0.0.1:8001"),
             (Some("http://10.0.0.2:8001/"), "10.0.0.2:8001"),
             (Some("admin.example:8001"), "admin.example:8001"),
-            (Some("a:1/x\r\nHost: b"), "10.0.0.1:8000"),
+            (Some("[::]:8001"), "10.0.0.1:8001"),
+            (Some("[::1]:8001"), "[::1]:8001"),
         ] {
-            assert_eq!(admin(named, "10.0.0.1:8000"), want, "{named:?}");
+            assert_eq!(admin(named, "10.0.0.1:8000").as_deref(), Ok(want), "{named:?}");
+        }
+        // The port of the services was queried instead, with the token.
+        for wrong in [
+            "https://10.0.0.2:8001",
+            "a:1/x\r\nHost: b",
+            "unix:/run/x",
+            "admin.example",
+            "http://",
+            ":",
+            "a:",
+            "a:+1",
+            "70000",
+        ] {
+            assert_eq!(admin(Some(wrong), "10.0.0.1:8000"), Err(WRONG_ADMIN), "{wrong:?}");
         }
     }
 }

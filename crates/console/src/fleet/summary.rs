@@ -150,7 +150,7 @@ mod tests {
             services: Vec::new(),
             calls: Vec::new(),
         };
-        ServerView { look: Some(Arc::new(look)), ..ServerView::new(address.into(), address.into()) }
+        ServerView { look: Some(Arc::new(look)), ..ServerView::new(address.into(), Ok(address.into())) }
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
             server("b:2", "1", "5", -80, 0.0),
             server("c:3", "2", "6", 0, 0.0),
             server("d:4", "1", "5", -80, 50.0),
-            ServerView::new("e:5".into(), "e:5".into()),
+            ServerView::new("e:5".into(), Ok("e:5".into())),
         ];
         let summary = summary(&servers);
         assert_eq!((summary.reachable, summary.ready), (4, 4));

@@ -21,8 +21,8 @@ pub(crate) struct View {
 #[derive(Debug, Clone)]
 pub(crate) struct ServerView {
     pub(crate) address: String,
-    /// Where its pages are: `host:port`.
-    pub(crate) admin: String,
+    /// Where its pages are: `host:port`; or why that is not known.
+    pub(crate) admin: Result<String, &'static str>,
     /// Whether it accepts calls according to the registry.
     pub(crate) active: bool,
     pub(crate) weight: Option<String>,
@@ -37,7 +37,7 @@ pub(crate) struct ServerView {
 }
 
 impl ServerView {
-    pub(super) fn new(address: String, admin: String) -> Self {
+    pub(super) fn new(address: String, admin: Result<String, &'static str>) -> Self {
         Self {
             address,
             admin,

@@ -35,6 +35,7 @@ struct Servers {
 #[derive(Serialize)]
 struct Row {
     address: String,
+    /// Empty if the server does not say it in a form that can be used.
     admin: String,
     state: &'static str,
     /// Why it could not be queried.
@@ -138,7 +139,7 @@ impl Row {
             look.as_ref().map(|look| (look.rates(), look.percentiles())).unwrap_or_default();
         Self {
             address,
-            admin,
+            admin: admin.unwrap_or_default(),
             state,
             failure,
             kind,
