@@ -42,6 +42,8 @@ pub struct Client {
     arrived: BytesMut,
     /// Bytes left in the inbox as the start of an incomplete frame.
     left: usize,
+    /// A one-way call has been sent.
+    sent_oneway: bool,
 }
 
 #[derive(Debug)]
@@ -55,7 +57,7 @@ impl Client {
     /// Creates the state of a new connection.
     pub fn new(config: ClientConfig, inner: Box<dyn Session + Send>) -> Self {
         let (outgoing, arrived) = (Outbox::new(), BytesMut::new());
-        Self { config, inner, state: State::New, outgoing, arrived, left: 0 }
+        Self { config, inner, state: State::New, outgoing, arrived, left: 0, sent_oneway: false }
     }
 
     /// Starts the handshake if it has not started; once it is complete, sends pongs and the inner protocol's output.
@@ -145,7 +147,10 @@ impl Client {
 impl Session for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         self.check_capacity()?;
-        self.command(out, |inner, out| inner.send(id, call, out))
+        let oneway = call.oneway;
+        self.command(out, |inner, out| inner.send(id, call, out))?;
+        self.sent_oneway |= oneway;
+        Ok(())
     }
 
     fn failure_hint(&self) -> Option<String> {
@@ -186,8 +191,10 @@ impl Session for Client {
         }
     }
 
+    /// No caller waits for a one-way call: without this, a connection that is to be closed would drop it. Other calls are
+    /// awaited, or were given up: for those, nothing need be sent to a server that never answers the handshake.
     fn has_pending_output(&self) -> bool {
-        !self.outgoing.is_empty() || self.inner.has_pending_output()
+        self.sent_oneway && !self.outgoing.is_empty() || self.inner.has_pending_output()
     }
 
     fn concurrency(&self) -> usize {

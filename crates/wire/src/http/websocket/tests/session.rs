@@ -108,6 +108,21 @@ fn calls_wait_for_the_handshake_and_are_sent_in_one_message() {
 }
 
 #[test]
+fn only_one_way_calls_that_wait_for_the_handshake_are_pending_output() {
+    let (mut client, mut peer) = (client(), Peer::new());
+    let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
+    client.send(CallId(1), call("one"), &mut out).unwrap();
+    assert!(!client.has_pending_output(), "its caller waits for it");
+    client.cancel(CallId(1), &mut out);
+    assert!(!client.has_pending_output(), "it was given up");
+    client.send(CallId(2), Call { oneway: true, ..call("two") }, &mut out).unwrap();
+    assert!(client.has_pending_output());
+    inbox.extend_from_slice(&peer.receive(&out.take()));
+    assert!(answers(&mut client, &mut inbox, &mut out).is_empty());
+    assert!(!client.has_pending_output() && client.unsent() == 0);
+}
+
+#[test]
 fn response_can_arrive_in_any_pieces() {
     let (mut client, mut peer) = (client(), Peer::new());
     let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
