@@ -409,7 +409,7 @@ impl Response {
             "transfer-encoding" => lengths.transfer_encoding(&value)?,
             "connection" => self.connection(&value),
             "content-type" => self.content_type = Some(value),
-            "content-encoding" => self.content_encoding = Some(value),
+            "content-encoding" => field::join_values(&mut self.content_encoding, value),
             brpc::ERROR_CODE => {
                 self.error_code = std::str::from_utf8(&value).ok().and_then(|text| text.parse().ok());
             }

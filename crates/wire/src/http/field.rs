@@ -60,6 +60,14 @@ pub(crate) fn add_metadata(metadata: &mut Metadata, name: &str, value: Bytes) {
     }
 }
 
+/// Adds the value of a field to those of earlier lines, with which it forms one list (RFC 9110 §5.3).
+pub(crate) fn join_values(earlier: &mut Option<Bytes>, value: Bytes) {
+    *earlier = Some(match earlier.take() {
+        Some(earlier) => [&earlier[..], &value[..]].join(&b", "[..]).into(),
+        None => value,
+    });
+}
+
 /// Adds a field to `metadata` without looking for fields with the same name: [`join_repeated`] joins them.
 pub(crate) fn push_metadata(metadata: &mut Metadata, name: &str, value: Bytes) {
     match USUAL_FIELDS.iter().find(|usual| **usual == name) {

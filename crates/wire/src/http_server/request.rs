@@ -353,7 +353,7 @@ impl Fields {
                 self.take_hint(lower, &value);
                 self.content_type = Some(value);
             }
-            "content-encoding" => self.content_encoding = Some(value),
+            "content-encoding" => field::join_values(&mut self.content_encoding, value),
             "accept-encoding" => self.accepts_gzip |= accepts_gzip(&value),
             "authorization" => self.set_authorization(value)?,
             "connect-timeout-ms" => {
@@ -482,6 +482,12 @@ fn accepts_gzip(value: &[u8]) -> bool {
     field::list(value).any(|element| {
         let mut parts = element.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
         let named = parts.next().is_some_and(|coding| coding.eq_ignore_ascii_case(b"gzip"));
-        named && !parts.any(|weight| matches!(weight, b"q=0" | b"q=0.0" | b"q=0.00" | b"q=0.000"))
+        named && !parts.any(is_zero_weight)
     })
+}
+
+/// Whether a parameter excludes its element: a weight of zero, with up to three decimals (RFC 9110 §12.4.2).
+fn is_zero_weight(parameter: &[u8]) -> bool {
+    let Some((name, value)) = parameter.split_at_checked(2) else { return false };
+    name.eq_ignore_ascii_case(b"q=") && matches!(value, b"0" | b"0." | b"0.0" | b"0.00" | b"0.000")
 }

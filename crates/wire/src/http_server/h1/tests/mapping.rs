@@ -137,9 +137,14 @@ fn compressed_requests_are_passed_on_unchanged() {
         let call = receive_call(request);
         assert_eq!((call.head.compression, &call.body[..]), (want, &b"xy"[..]));
     }
-    let request = "POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\nxy";
-    let (response, finished) = refuse(request);
-    assert_eq!((response.status, finished), (415, false));
+    // Two lines are one list: the body is compressed twice.
+    for codings in ["br", "br\r\nContent-Encoding: gzip", "gzip\r\nContent-Encoding: identity"] {
+        let request = format!(
+            "POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Encoding: {codings}\r\nContent-Length: 2\r\n\r\nxy"
+        );
+        let (response, finished) = refuse(request);
+        assert_eq!((response.status, finished), (415, false), "{codings}");
+    }
 }
 
 #[test]
@@ -161,6 +166,9 @@ fn response_is_compressed_only_if_requested_long_and_accepted() {
         ("gzip", 512, Compression::None),
         ("deflate", 512, Compression::Gzip),
         ("gzip;q=0", 512, Compression::Gzip),
+        ("gzip; Q=0", 512, Compression::Gzip),
+        ("gzip;q=0.", 512, Compression::Gzip),
+        ("gzip;q=0.000", 512, Compression::Gzip),
     ] {
         let response = answer(request(accept), handler(length, compression));
         assert_eq!((response.field("content-encoding"), response.body.len()), (None, length));
