@@ -11,6 +11,9 @@ use crate::rate_limited::EventLimiter;
 /// Removes the entries that cannot be carried, counts them and logs one of them.
 #[cold]
 pub(crate) fn leave_out(carrier: Carrier, metadata: &mut Metadata) {
+    if carrier == Carrier::Map {
+        return keep_last_values(metadata);
+    }
     metadata.retain(|key, value| {
         // HTTP's content type is exempt, as in the responses of handlers.
         let reason = match key.eq_ignore_ascii_case("content-type") {
@@ -21,6 +24,17 @@ pub(crate) fn leave_out(carrier: Carrier, metadata: &mut Metadata) {
             record(key, reason);
         }
         reason.is_none()
+    });
+}
+
+/// Keeps only the last value of each key, as a peer would that receives them all.
+fn keep_last_values(metadata: &mut Metadata) {
+    metadata.merge_duplicates(|key, values| {
+        values
+            .iter()
+            .skip(1)
+            .for_each(|_| record(key, "it has several values, of which only the last is sent"));
+        values.last().cloned().unwrap_or_default()
     });
 }
 
@@ -39,3 +53,21 @@ pub(crate) fn left_out_count() -> u64 {
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
 static LOGGED: EventLimiter = EventLimiter::new(1, Duration::from_secs(1));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn map_keeps_the_last_value_of_a_key_and_the_others_are_counted() {
+        let before = left_out_count();
+        let mut metadata = Metadata::new();
+        [("k", "1"), ("other", "x"), ("k", "2"), ("k", "3")]
+            .into_iter()
+            .for_each(|(key, value)| metadata.append(key, value));
+        leave_out(Carrier::Map, &mut metadata);
+        assert_eq!(metadata, Metadata::from_iter([("k", "3"), ("other", "x")]));
+        // Other tests may count, too.
+        assert!(left_out_count() >= before + 2);
+    }
+}

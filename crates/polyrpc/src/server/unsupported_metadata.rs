@@ -40,9 +40,9 @@ fn reject_entries(carrier: Carrier, outcome: &mut Outcome) {
         return;
     }
     let failure = match &outcome.0 {
-        OutcomeKind::Reply(reply) => first_unsupported(carrier, [&reply.head.metadata, &reply.trailers]),
-        OutcomeKind::Accept(reply, _) => first_unsupported(carrier, [&reply.head.metadata, &reply.trailers]),
-        OutcomeKind::Finish { trailers, .. } => first_unsupported(carrier, [trailers, &Metadata::new()]),
+        OutcomeKind::Reply(reply) => first_unsupported(carrier, &reply.head.metadata, &reply.trailers),
+        OutcomeKind::Accept(reply, _) => first_unsupported(carrier, &reply.head.metadata, &reply.trailers),
+        OutcomeKind::Finish { trailers, .. } => first_unsupported(carrier, &Metadata::new(), trailers),
         OutcomeKind::CloseConnection | OutcomeKind::Unauthenticated(_) | OutcomeKind::Corrupt(_) => None,
     };
     let Some(failure) = failure else { return };
@@ -63,13 +63,19 @@ pub(super) fn check_head(carrier: Carrier, head: &mut Head) -> Option<Status> {
         leave_out(carrier, &mut head.metadata);
         return None;
     }
-    first_unsupported(carrier, [&head.metadata, &Metadata::new()])
+    first_unsupported(carrier, &head.metadata, &Metadata::new())
 }
 
-fn first_unsupported(carrier: Carrier, metadata: [&Metadata; 2]) -> Option<Status> {
-    let mut unsupported = metadata.into_iter().flat_map(|metadata| carrier.unsupported(metadata));
-    // HTTP's content type is exempt: HTTP's own mapping uses it, and other protocols have a field of their own.
-    let entry = unsupported.find(|entry| !entry.key().eq_ignore_ascii_case(CONTENT_TYPE))?;
+fn first_unsupported(carrier: Carrier, metadata: &Metadata, trailers: &Metadata) -> Option<Status> {
+    let entry = match carrier {
+        // Its protocols send no trailers.
+        Carrier::Map => carrier.check(metadata).err(),
+        // HTTP's content type is exempt: HTTP's own mapping uses it, and other protocols have a field of their own.
+        _ => [metadata, trailers]
+            .into_iter()
+            .flat_map(|metadata| carrier.unsupported(metadata))
+            .find(|entry| !entry.key().eq_ignore_ascii_case(CONTENT_TYPE)),
+    }?;
     log(entry);
     Some(entry.into_failure())
 }

@@ -24,7 +24,9 @@ trait Look {
     async fn answer(&self, cx: &mut Context, key: String, behind: bool) -> Result<String>;
     /// The same for a failure.
     async fn fail(&self, cx: &mut Context, key: String) -> Result<String>;
-    /// The same for a stream.
+    /// Replies with two values of this key.
+    async fn repeat(&self, cx: &mut Context, key: String) -> Result<String>;
+    /// The same as `answer` for a stream.
     async fn stream(&self, cx: &mut Context, key: String) -> Result<Streaming<String>>;
 }
 
@@ -47,6 +49,11 @@ impl Look for Looker {
     async fn fail(&self, cx: &mut Context, key: String) -> Result<String> {
         cx.reply().metadata.insert(key, "value");
         Err(Status::not_found("not here").into())
+    }
+
+    async fn repeat(&self, cx: &mut Context, key: String) -> Result<String> {
+        ["a", "b"].into_iter().for_each(|value| cx.reply().metadata.append(key.clone(), value));
+        Ok("answered".to_owned())
     }
 
     async fn stream(&self, cx: &mut Context, key: String) -> Result<Streaming<String>> {
@@ -216,6 +223,29 @@ async fn response_with_unsendable_metadata_is_a_failure_naming_the_key() {
         }
         for key in ["answered", "content-type", "content-disposition"] {
             assert!(soon(client.answer(key.to_owned(), false)).await.is_ok(), "{scheme}, {key}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn repeated_metadata_keys_of_a_response_arrive_or_fail_the_call() {
+    let (server, _) = looked().await;
+    for (scheme, by) in SCHEMES {
+        let client = client(scheme, &server);
+        let answered = soon(client.repeat("twice".to_owned())).await;
+        match by {
+            By::Map => {
+                let error = answered.unwrap_err();
+                assert!(error.message().contains("\"twice\""), "{scheme}: {error}");
+                assert!(error.message().contains("several values"), "{scheme}: {error}");
+                // The connection is unaffected.
+                assert_eq!(
+                    soon(client.answer("once".to_owned(), false)).await.unwrap(),
+                    "answered",
+                    "{scheme}"
+                );
+            }
+            By::Grpc | By::Http | By::None => assert_eq!(answered.unwrap(), "answered", "{scheme}"),
         }
     }
 }

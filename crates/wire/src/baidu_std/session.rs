@@ -235,6 +235,10 @@ impl session::server::Ticket for Ticket {
         decode_failure
     }
 
+    fn carrier(&self) -> Carrier {
+        Carrier::Map
+    }
+
     /// brpc's server answers in protobuf whatever the request's format, unless the handler chooses another.
     fn reply_format(&self, _: Format) -> Format {
         Format::Protobuf

@@ -199,6 +199,10 @@ impl session::server::Ticket for Ticket {
     fn decompression_failure(&self, status: Status) -> Result<Status, Violation> {
         Err(Violation::new(format!("a message cannot be decompressed: {}", status.message())))
     }
+
+    fn carrier(&self) -> Carrier {
+        Carrier::Map
+    }
 }
 
 impl Ticket {

@@ -43,7 +43,7 @@ impl ResponseForm {
     pub(crate) fn carrier(&self) -> Carrier {
         match self {
             Self::Mapped(_) | Self::Routed(_) => Carrier::Http,
-            Self::Gateway(_) | Self::JsonRpc(_) => Carrier::Any,
+            Self::Gateway(_) | Self::JsonRpc(_) => Carrier::Map,
         }
     }
 
