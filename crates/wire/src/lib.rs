@@ -39,6 +39,7 @@ pub mod rpcx;
 pub mod brpc_status;
 
 mod failure_text;
+mod metadata_count;
 mod oversized;
 
 pub use grpc::connect;

@@ -207,8 +207,9 @@ impl Dialect {
 pub struct Capabilities {
     /// Support for metadata of calls. Traces travel as metadata.
     pub metadata: MetadataSupport,
-    /// Maximum number of entries of metadata that a call may have. PolyRPC's servers end the connection of a client that
-    /// sends more, and with it all other calls. `usize::MAX`: a longer call fails alone.
+    /// Maximum number of entries of metadata that a call may have. PolyRPC's clients do not send a call with more, and its
+    /// servers end the connection of a client that does, and with it all other calls. `usize::MAX`: a longer call fails
+    /// alone.
     pub most_metadata: usize,
     /// Calls and replies have attachments in addition to the message.
     pub attachments: bool,

@@ -18,6 +18,8 @@ pub(super) struct Meta<'a> {
     pub(super) authentication_data: Option<&'a [u8]>,
     pub(super) stream_settings: Option<StreamSettings>,
     pub(super) user_fields: Vec<(&'a [u8], &'a [u8])>,
+    /// There were more user fields, which are not kept.
+    pub(super) has_more_user_fields: bool,
     pub(super) content_type: Option<i32>,
     pub(super) checksum_type: Option<i32>,
     pub(super) checksum_value: Option<&'a [u8]>,
@@ -25,7 +27,15 @@ pub(super) struct Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
+    /// Reads a meta, which is malformed if it has more than [`MAX_USER_FIELDS`].
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, MalformedMeta> {
+        let meta = Self::read_response(bytes)?;
+        if meta.has_more_user_fields { Err(MalformedMeta) } else { Ok(meta) }
+    }
+
+    /// Reads the meta of a response, with the first [`MAX_USER_FIELDS`] of its user fields: its call can be told even if
+    /// there are more.
+    pub(super) fn read_response(bytes: &'a [u8]) -> Result<Self, MalformedMeta> {
         let mut meta = Self::default();
         meta.merge(bytes).map(|()| meta)
     }
@@ -70,10 +80,10 @@ impl<'a> Meta<'a> {
                 _ => {}
             }
         }
-        if self.user_fields.len() == MAX_USER_FIELDS {
-            return Err(MalformedMeta);
+        match self.user_fields.len() == MAX_USER_FIELDS {
+            true => self.has_more_user_fields = true,
+            false => self.user_fields.push((key, value)),
         }
-        self.user_fields.push((key, value));
         Ok(())
     }
 

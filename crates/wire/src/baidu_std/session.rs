@@ -19,7 +19,7 @@ use polyrpc_core::{
 
 use super::body::{Body, DecodeError, EncodeError};
 use super::frame::{Frame, Kind, NextFrame, OversizedFrame};
-use super::meta::{MalformedMeta, Meta, Request, Response, StreamSettings};
+use super::meta::{MAX_USER_FIELDS, MalformedMeta, Meta, Request, Response, StreamSettings};
 use super::stream::{
     self, ClientStreams, FrameOutcome, PendingOffer, ServerStreamEvent, ServerStreams, StreamLimits,
 };
@@ -27,6 +27,7 @@ use super::{body, frame, metadata};
 use crate::brpc_status as status;
 use crate::brpc_status::{EINTERNAL, ELOGOFF, ENOMETHOD, ENOSERVICE, EREQUEST, ERESPONSE, ERPCAUTH};
 use crate::failure_text::shorten;
+use crate::metadata_count::{self, TooManyEntries, too_many_in_response};
 use crate::oversized::{Discarding, response_too_long};
 
 /// Settings shared by all connections of a server.
@@ -341,8 +342,11 @@ impl Server {
         out: &mut Outbox,
     ) {
         let Reply { result, head, attachment, .. } = reply;
-        let body =
-            result.and_then(|message| Body::encode(message, attachment, &head).map_err(unserializable));
+        let body = result.and_then(|message| {
+            metadata_count::check(head.metadata.len(), MAX_USER_FIELDS)
+                .map_err(TooManyEntries::into_failure)?;
+            Body::encode(message, attachment, &head).map_err(unserializable)
+        });
         match body {
             Ok(body) => {
                 let meta = Meta {
@@ -385,7 +389,11 @@ impl Server {
         let text = self.error_text(status);
         let response =
             Some(Response { error_code: status::number(status), error_text: Some(text.as_bytes()) });
-        let user_fields = metadata::user_fields(metadata);
+        let user_fields = match metadata_count::check(metadata.len(), MAX_USER_FIELDS) {
+            Ok(()) => metadata::user_fields(metadata),
+            // The failure is worth more than its metadata.
+            Err(_) => Vec::new(),
+        };
         let meta = Meta { response, correlation_id, user_fields, ..body::empty_meta() };
         write_response(offering.map(PendingOffer::to_declined).as_ref(), &meta, 0, out);
     }
@@ -583,6 +591,7 @@ impl Client {
             ..Request::default()
         };
         let user_fields = metadata::write(&call.head.metadata, &mut request);
+        metadata_count::check(user_fields.len(), MAX_USER_FIELDS).map_err(TooManyEntries::into_refusal)?;
         let stream_settings = streams(self);
         // A call's own credential overrides that of the connection, which only the first call carries.
         let credential = call.credential.bytes().or(self.credential.as_ref());
@@ -604,7 +613,7 @@ impl Client {
     fn handle_frame(&mut self, frame: Frame, out: &mut Outbox) -> Option<ClientEvent> {
         let Frame { meta: bytes, payload, .. } = self.response(frame, out)?;
         // brpc drops a malformed response: the call ends by its timeout (`ProcessRpcResponse`).
-        let meta = Meta::read(&bytes).ok()?;
+        let meta = Meta::read_response(&bytes).ok()?;
         let (result, attachment) = self.outcome(payload, &meta);
         let id = CallId(meta.correlation_id.cast_unsigned());
         let result = self.finish_call(id, meta.stream_settings.as_ref(), result, out);
@@ -636,7 +645,7 @@ impl Client {
             }
             None => return Err(violation),
         };
-        let meta = Meta::read(&bytes).map_err(|_| violation)?;
+        let meta = Meta::read_response(&bytes).map_err(|_| violation)?;
         self.discarding.start(payload);
         let id = CallId(meta.correlation_id.cast_unsigned());
         let failure = Err(response_too_long(body, self.limits.message));
@@ -679,6 +688,9 @@ impl Client {
         {
             self.logged_off |= response.error_code == ELOGOFF;
             return (Err(failure(response)), Bytes::new());
+        }
+        if meta.has_more_user_fields {
+            return (Err(too_many_in_response(MAX_USER_FIELDS)), Bytes::new());
         }
         match body::split(payload, meta) {
             Ok((message, attachment)) => (Ok(message), attachment),

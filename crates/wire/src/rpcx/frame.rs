@@ -191,17 +191,38 @@ impl<'f> Pairs<'f> {
 }
 
 impl<'f> Iterator for Pairs<'f> {
-    type Item = Result<(&'f [u8], Bytes), Violation>;
+    type Item = Result<(&'f [u8], Bytes), MetadataError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.at >= self.end {
             return None;
         }
         if self.allowed == 0 {
-            return Some(Err(too_many_pairs()));
+            return Some(Err(MetadataError::TooManyPairs));
         }
         self.allowed -= 1;
-        Some(self.read().ok_or_else(missing_pair))
+        Some(self.read().ok_or(MetadataError::MissingPair))
+    }
+}
+
+/// Why the metadata of a frame cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MetadataError {
+    /// A key or a value extends beyond the block.
+    MissingPair,
+    /// More than [`MAX_METADATA`] pairs.
+    TooManyPairs,
+}
+
+impl From<MetadataError> for Violation {
+    #[cold]
+    fn from(error: MetadataError) -> Self {
+        match error {
+            MetadataError::MissingPair => Self::new("wrong metadata lines. some keys or values are missing"),
+            MetadataError::TooManyPairs => {
+                Self::new(format!("more than {} metadata entries", Pairs::ALLOWED))
+            }
+        }
     }
 }
 
@@ -454,16 +475,6 @@ fn overrun() -> Violation {
 #[cold]
 fn unsupported_compressor(number: u8) -> Violation {
     Violation::new(format!("unsupported compressor {number}"))
-}
-
-#[cold]
-fn missing_pair() -> Violation {
-    Violation::new("wrong metadata lines. some keys or values are missing")
-}
-
-#[cold]
-fn too_many_pairs() -> Violation {
-    Violation::new(format!("more than {} metadata entries", Pairs::ALLOWED))
 }
 
 /// Maximum number of metadata entries of a call or a reply.

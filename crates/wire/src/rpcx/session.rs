@@ -13,9 +13,12 @@ use polyrpc_core::{
 use polyrpc_payload::compress;
 
 use super::compressors::Compressors;
-use super::frame::{Flags, Frame, FrameTooLong, Header, Names, NextFrame, Writer};
+use super::frame::{
+    Flags, Frame, FrameTooLong, Header, MAX_METADATA, MetadataError, Names, NextFrame, Writer,
+};
 use super::{frame, status};
 use crate::failure_text::shorten;
+use crate::metadata_count::{self, TooManyEntries, too_many_in_response};
 use crate::oversized::{Discarding, OversizedRequests, request_too_large, response_too_long};
 
 /// The server's side of a connection.
@@ -157,6 +160,7 @@ impl session::Server for Server {
 
 impl session::server::Pushing for Server {
     fn push(&mut self, push: Push, out: &mut Outbox) -> Result<(), Status> {
+        metadata_count::check(push.metadata.len(), MAX_METADATA).map_err(TooManyEntries::into_refusal)?;
         self.pushed += 1;
         let header = Header::new(Flags::REQUEST.with(Flags::ONEWAY), RAW, self.pushed);
         let mut frame = Writer::new(out, header, &push.service, &push.method);
@@ -214,9 +218,17 @@ impl Ticket {
         if self.header.flags.has(Flags::ONEWAY) {
             return;
         }
+        let metadata = &reply.head.metadata;
         match reply.result {
-            Ok(body) => self.succeed(body, &reply.head, compressors, out),
-            Err(status) => self.fail(&status, &reply.head.metadata, out),
+            Ok(body) => match check_entries(metadata, 0, |key| key == ERROR) {
+                Ok(()) => self.succeed(body, &reply.head, compressors, out),
+                Err(too_many) => self.fail(&too_many.into_failure(), &Metadata::new(), out),
+            },
+            Err(status) => match check_entries(metadata, 1, |key| key == ERROR) {
+                Ok(()) => self.fail(&status, metadata, out),
+                // The failure is worth more than its metadata.
+                Err(_) => self.fail(&status, &Metadata::new(), out),
+            },
         }
     }
 
@@ -332,20 +344,24 @@ impl session::Client for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         let (flags, serialize, compressor) = express(&call, &self.config.compressors)?;
         Carrier::Map.check(&call.head.metadata).map_err(UnsupportedEntry::into_refusal)?;
+        let credential = call.credential.bytes().or(self.config.credential.as_ref());
+        let timeout = call.timeout;
+        let is_replaced = |key: &str| match key {
+            AUTH => credential.is_some(),
+            TIMEOUT => timeout.is_some(),
+            _ => false,
+        };
+        let own = usize::from(credential.is_some()) + usize::from(timeout.is_some());
+        check_entries(&call.head.metadata, own, is_replaced).map_err(TooManyEntries::into_refusal)?;
         let (flags, body) = compress_if_smaller((call.head.compression, compressor), flags, call.body);
         let mut frame = Writer::new(out, Header::new(flags, serialize, id.0), call.service, call.method);
-        let credential = call.credential.bytes().or(self.config.credential.as_ref());
         if let Some(credential) = credential {
             frame.pair(AUTH, credential);
         }
-        if let Some(timeout) = call.timeout {
+        if let Some(timeout) = timeout {
             frame.pair_shown(TIMEOUT, millis(timeout));
         }
-        frame.pairs(&call.head.metadata, |key| match key {
-            AUTH => credential.is_some(),
-            TIMEOUT => call.timeout.is_some(),
-            _ => false,
-        });
+        frame.pairs(&call.head.metadata, is_replaced);
         frame.finish(body).map_err(overlong)
     }
 
@@ -425,7 +441,11 @@ fn call_of(frame: &Frame) -> Result<Call<'_>, Violation> {
 
 /// Returns the reply in a frame. The payload of a failed call is the handler's incomplete reply, which is not used.
 fn reply_of(frame: &Frame) -> Result<Reply, Violation> {
-    let mut metadata = metadata_of(frame)?;
+    let mut metadata = match metadata_of(frame) {
+        // The frame is well-formed: other calls of the connection are not affected.
+        Err(MetadataError::TooManyPairs) => return Ok(Reply::failure(too_many_in_response(MAX_METADATA))),
+        metadata => metadata?,
+    };
     let result = match frame.header.flags.is_failure() {
         false => Ok(frame.payload()),
         true => {
@@ -453,7 +473,7 @@ fn push_of(frame: &Frame, limits: &Limits) -> Result<Push, Violation> {
     })
 }
 
-fn metadata_of(frame: &Frame) -> Result<Metadata, Violation> {
+fn metadata_of(frame: &Frame) -> Result<Metadata, MetadataError> {
     let mut metadata = Metadata::new();
     for pair in frame.pairs() {
         let (key, value) = pair?;
@@ -461,6 +481,23 @@ fn metadata_of(frame: &Frame) -> Result<Metadata, Violation> {
     }
     metadata.dedup_keep_last();
     Ok(metadata)
+}
+
+/// Checks that a frame has no more entries than its receiver accepts: `own` ones, and those of `metadata` whose key is not
+/// `taken` by the protocol itself.
+#[inline]
+fn check_entries(
+    metadata: &Metadata,
+    own: usize,
+    taken: impl Fn(&str) -> bool,
+) -> Result<(), TooManyEntries> {
+    match own + metadata.len() {
+        ..=MAX_METADATA => Ok(()),
+        _ => {
+            let others = metadata.iter().filter(|(key, _)| !taken(key)).count();
+            metadata_count::check(own + others, MAX_METADATA)
+        }
+    }
 }
 
 fn head_of(frame: &Frame, metadata: Metadata) -> Head {

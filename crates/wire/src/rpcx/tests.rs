@@ -632,6 +632,87 @@ fn metadata_can_be_repeated_empty_and_binary_but_is_limited() {
     assert!(record_events(server(), &[&request(b"S", b"M", &many(257), b"")]).violation.is_some());
 }
 
+/// Metadata with this number of keys.
+fn entries(count: usize) -> Metadata {
+    (0..count).map(|n| (n.to_string(), "v")).collect()
+}
+
+#[test]
+fn call_or_push_with_too_many_entries_is_not_sent() {
+    let mut call = call("S", "M", b"");
+    (call.credential, call.timeout) =
+        (Credential::Call(Some(Bytes::from_static(b"me"))), Some(Duration::from_secs(1)));
+    let (mut client, mut server, mut out) = (client(), server(), Outbox::new());
+    call.head.metadata = entries(255);
+    let refusal = client.send(CallId(0), call.clone(), &mut out).expect_err("257 with the protocol's own");
+    assert_eq!((refusal.code(), refusal.retry()), (Code::ResourceExhausted, Retry::Never));
+    assert!(refusal.message().contains("at most 256 entries of metadata, this one has 257"), "{refusal}");
+    let push = |count| Push {
+        service: "S".into(),
+        method: "M".into(),
+        metadata: entries(count),
+        body: Bytes::new(),
+    };
+    assert_eq!(
+        server.push(push(257), &mut out).map_err(|refusal| refusal.code()),
+        Err(Code::ResourceExhausted)
+    );
+    assert!(out.is_empty());
+    server.push(push(256), &mut Outbox::new()).expect("it is short enough");
+
+    // Those that the protocol replaces do not count.
+    call.head.metadata = entries(254);
+    call.head.metadata.insert("__AUTH", "replaced");
+    client.send(CallId(1), call, &mut out).expect("it is short enough");
+    let mut inbox = BytesMut::from(&out.take()[..]);
+    let (received, _) = sole_call(&mut server, &mut inbox, &mut out);
+    assert_eq!(received.head.metadata.len(), 254);
+}
+
+#[test]
+fn reply_with_too_many_entries_fails_only_its_call() {
+    let mut pair = pair();
+    let call = call("S", "M", b"");
+    let mut reply = |count, failure: Option<&'static str>| {
+        sole_reply(pair.call(CallId(0), &call, |call| {
+            let mut reply = match failure {
+                None => Reply::message(call.head.format, Bytes::new()),
+                Some(text) => Reply::failure(Status::unknown(text)),
+            };
+            reply.head.metadata = entries(count);
+            reply
+        }))
+        .1
+    };
+    let refused = reply(257, None).result.expect_err("a failure");
+    assert!(refused.message().contains("257 entries of metadata where 256 are allowed"), "{refused}");
+    assert_eq!(reply(256, None).head.metadata.len(), 256);
+    for (count, received) in [(255, 255), (256, 0), (257, 0)] {
+        let failed = reply(count, Some("boom"));
+        assert_eq!((failed.result, failed.head.metadata.len()), (Err(Status::unknown("boom")), received));
+    }
+}
+
+#[test]
+fn received_response_with_too_many_entries_fails_only_its_call() {
+    let many: Vec<u8> = (0..257_u32).flat_map(|n| pair_block(&n.to_be_bytes(), b"")).collect();
+    let mut inbox = BytesMut::new();
+    for metadata in [&many[..], b""] {
+        let mut response = request(b"S", b"M", metadata, b"");
+        response[2] = 0x80;
+        inbox.extend_from_slice(&response);
+    }
+    let (mut client, mut out) = (client(), Outbox::new());
+    let mut result = || {
+        let event =
+            client.next_event(&mut inbox, &mut out).expect("the connection goes on").expect("a reply");
+        sole_reply(vec![event]).1.result
+    };
+    let failure = result().expect_err("a failure");
+    assert_eq!((failure.code(), failure.retry()), (Code::ResourceExhausted, Retry::Never));
+    assert_eq!(result(), Ok(Bytes::new()));
+}
+
 #[test]
 fn call_with_two_credentials_is_malformed_and_has_none() {
     let metadata = [pair_block(b"__AUTH", b"one"), pair_block(b"k", b"v"), pair_block(b"__AUTH", b"other")];

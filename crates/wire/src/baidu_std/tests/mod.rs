@@ -365,6 +365,65 @@ mod calls {
         assert_eq!(reply.head.metadata.get("log-id"), Some("stays a user field"));
     }
 
+    /// Metadata with this number of keys.
+    fn entries(count: usize) -> Metadata {
+        (0..count).map(|n| (n.to_string(), "v")).collect()
+    }
+
+    #[test]
+    fn call_with_too_many_user_fields_is_not_sent() {
+        let (mut client, mut out) = (client(), Outbox::new());
+        let mut call = call(b"question");
+        call.head.metadata = entries(257);
+        let refusal = client.send(CallId(1), call.clone(), &mut out).expect_err("too many");
+        assert_eq!((refusal.code(), refusal.retry()), (Code::ResourceExhausted, Retry::Never));
+        assert!(refusal.message().contains("at most 256 entries of metadata, this one has 257"), "{refusal}");
+        assert!(out.is_empty());
+        // Those with a field of their own do not count.
+        call.head.metadata = entries(256);
+        call.head.metadata.insert("log-id", "7");
+        client.send(CallId(2), call, &mut out).expect("it is short enough");
+    }
+
+    #[test]
+    fn reply_with_too_many_user_fields_fails_only_its_call() {
+        let (mut pair, call) = (pair(), call(b"question"));
+        let mut reply = |count, result: Result<Bytes, Status>| {
+            sole_reply(pair.call(CallId(1), &call, |call| {
+                let head = Head { format: call.head.format, metadata: entries(count), ..Head::default() };
+                Reply::new(result.clone(), head)
+            }))
+            .1
+        };
+        let refused = reply(257, Ok(Bytes::new())).result.expect_err("a failure");
+        assert_eq!(refused.code(), Code::Internal);
+        assert!(refused.message().contains("257 entries of metadata where 256 are allowed"), "{refused}");
+        assert_eq!(reply(256, Ok(Bytes::new())).head.metadata.len(), 256);
+        for (count, received) in [(256, 256), (257, 0)] {
+            let failed = reply(count, Err(Status::not_found("boom")));
+            let text = failed.result.expect_err("a failure").message().to_owned();
+            assert!(text.ends_with("boom"), "{text}");
+            assert_eq!(failed.head.metadata.len(), received);
+        }
+    }
+
+    #[test]
+    fn received_response_with_too_many_user_fields_fails_only_its_call() {
+        let meta = [&hex("1200 2007")[..], &hex("4a00").repeat(257)].concat();
+        let mut inbox = BytesMut::from(&build_frame(Kind::Rpc, &meta, b"")[..]);
+        inbox.extend_from_slice(&build_frame(Kind::Rpc, &hex("1200 2008"), b""));
+        let (mut client, mut out) = (client(), Outbox::new());
+        let mut reply = || {
+            let event = client.next_event(&mut inbox, &mut out).expect("no violation").expect("a reply");
+            sole_reply(vec![event])
+        };
+        let (id, failed) = reply();
+        let failure = failed.result.expect_err("a failure");
+        assert_eq!((id, failure.code(), failure.retry()), (CallId(7), Code::ResourceExhausted, Retry::Never));
+        let (id, succeeded) = reply();
+        assert_eq!((id, succeeded.result), (CallId(8), Ok(Bytes::new())));
+    }
+
     #[test]
     fn every_compression_and_checksum_works_in_both_directions() {
         let text = b"the quick brown fox ".repeat(1000);
