@@ -168,10 +168,13 @@ impl Call {
         }
     }
 
-    /// On a client: sets a deadline, unless the call has an earlier one. On a server the deadline is the caller's.
+    /// On a client: sets a deadline, unless the call has an earlier one; `None` changes nothing. On a server the
+    /// deadline is the caller's.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
-        if let Place::Client(leaving) = &mut self.place {
-            leaving.options.timeout = deadline.map(|deadline| deadline.saturating_duration_since(now()));
+        if let (Place::Client(leaving), Some(deadline)) = (&mut self.place, deadline) {
+            let remaining = deadline.saturating_duration_since(now());
+            let timeout = leaving.options.timeout.map_or(remaining, |timeout| timeout.min(remaining));
+            leaving.options.timeout = Some(timeout);
         }
     }
 

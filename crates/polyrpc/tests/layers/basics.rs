@@ -302,6 +302,34 @@ async fn rate_limited_call_is_rejected_with_the_text_of_rpcx() {
 }
 
 #[tokio::test]
+async fn deadline_set_by_a_client_layer_only_shortens_the_timeout() {
+    /// Sets a deadline after this time.
+    struct Limit(Option<Duration>);
+
+    impl Layer for Limit {
+        async fn call(self: Arc<Self>, mut call: Call, next: Next) -> Outcome {
+            call.set_deadline(self.0.map(|timeout| std::time::Instant::now() + timeout));
+            next.call(call).await
+        }
+    }
+
+    let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3600));
+    for (limit, longest) in [(Some(minute), minute), (Some(2 * hour), hour), (None, hour)] {
+        let timeout = Arc::new(Mutex::new(None::<Duration>));
+        let seen = timeout.clone();
+        let client = Client::mock(move |call| {
+            *seen.lock().unwrap() = call.options.timeout;
+            Ok(call.body)
+        });
+        let options = CallOptions { timeout: Some(hour), ..CallOptions::default() };
+        let body = Body::new(Format::Raw, Bytes::new());
+        client.layered(Limit(limit)).call_raw("m", body, options).await.unwrap();
+        let timeout = timeout.lock().unwrap().expect("the call has a timeout");
+        assert!(timeout <= longest && timeout > longest / 2, "{limit:?}: {timeout:?}");
+    }
+}
+
+#[tokio::test]
 async fn rate_limit_applies_per_connection_method_or_peer() {
     async fn calls(per: fn(RateLimit) -> RateLimit) -> Vec<bool> {
         let prober = Prober::default();
