@@ -111,7 +111,10 @@ impl Talk for Talker {
             });
         }
         match what.as_str() {
-            "boom" => Err(Status::internal("boom").into()),
+            "boom" => {
+                cx.reply().metadata.insert("reason", "as asked");
+                Err(Status::internal("boom").into())
+            }
             _ => Ok(format!("{what} it is")),
         }
     }
@@ -250,6 +253,13 @@ async fn discarded_messages_do_not_block_the_sender() {
     }
     drop(stream);
     until(|| talker.ended_streams() == ["well"]).await;
+}
+
+#[tokio::test]
+async fn error_of_a_call_with_a_stream_has_the_metadata_of_the_reply() {
+    let (client, _talker, _server) = talker().await;
+    let error = open(&client, "boom").await.unwrap_err();
+    assert_eq!((error.code(), error.headers().get("reason")), (Code::Internal, Some("as asked")));
 }
 
 #[tokio::test]

@@ -134,8 +134,8 @@ impl Client {
             match call_on(&connection, call, deadline, attached).await {
                 Ok((reply, opened)) => {
                     connection.finish(reply.result.as_ref().err());
-                    if let Err(status) = &reply.result {
-                        return Err(status.clone());
+                    if let Err(status) = reply.result {
+                        return Err(status.received_with(reply.head.metadata, reply.trailers));
                     }
                     if let Some(idle) = attached.options.idle_timeout {
                         opened.iter().for_each(|opened| opened.end_if_idle(idle));
