@@ -35,13 +35,15 @@ impl Client {
     /// Makes a unary call by `open`, which returns streams or another value with the response.
     pub(super) async fn call_attached<T, F>(
         &self,
-        call: OutgoingCall<'_>,
+        mut call: OutgoingCall<'_>,
         open: impl FnOnce(Self, Call) -> F + Send + 'static,
     ) -> Result<(Response<Body>, T), Status>
     where
         T: Send + 'static,
         F: Future<Output = Result<(Response<Body>, T), Status>> + Send + 'static,
     {
+        // The time that layers wait counts towards the client's default timeout too, as for other unary calls.
+        call.options.timeout = call.options.timeout.or(self.defaults.timeout);
         let format = call.body.format;
         let (result_sender, mut result_receiver) = oneshot::channel();
         let open = move |client, call| -> ResponseFuture {

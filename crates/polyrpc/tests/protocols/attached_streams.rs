@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use polyrpc::client::{RawCall, Request, Response};
 use polyrpc::codec::{Raw, Serde};
+use polyrpc::layer::{Call as LayeredCall, Layer, Next, Outcome};
 use polyrpc::server::{Limits, ServerHandle};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::streaming::StreamOptions;
@@ -260,6 +261,22 @@ async fn error_of_a_call_with_a_stream_has_the_metadata_of_the_reply() {
     let (client, _talker, _server) = talker().await;
     let error = open(&client, "boom").await.unwrap_err();
     assert_eq!((error.code(), error.headers().get("reason")), (Code::Internal, Some("as asked")));
+}
+
+#[tokio::test]
+async fn client_layer_sees_the_default_timeout_of_a_call_with_a_stream() {
+    /// Fails calls with the time that they have left.
+    struct Remaining;
+
+    impl Layer for Remaining {
+        async fn call(self: Arc<Self>, call: LayeredCall, _: Next) -> Outcome {
+            Outcome::failed(Status::aborted(format!("{:?}", call.remaining())))
+        }
+    }
+
+    let (client, _talker, _server) = talker().await;
+    let error = open(&client.layered(Remaining), "echo").await.unwrap_err();
+    assert_eq!(error.message(), "Some(10s)");
 }
 
 #[tokio::test]
