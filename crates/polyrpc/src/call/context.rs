@@ -155,9 +155,10 @@ impl Context {
         }
     }
 
-    /// Whether the names are the caller's, since a [fallback](crate::Server::fallback) answers.
+    /// Whether the names are the caller's, since a [fallback](crate::Server::fallback) answers, or since it is a topic
+    /// that the caller subscribes to.
     pub(crate) fn names_are_callers(&self) -> bool {
-        self.0.called.as_ref().is_some_and(|called| called.is_fallback())
+        self.0.called.as_ref().is_some_and(|called| called.is_fallback() || called.is_topic())
     }
 
     /// Whether the caller wants no reply. Only set for fallbacks, which alone use it.
@@ -165,9 +166,11 @@ impl Context {
         self.attached::<RequestedMethod>().is_some_and(|requested| requested.oneway)
     }
 
-    /// Returns the index of the method in the server: the same for all its calls, and unique.
+    /// Returns the index of the method in the server: the same for all its calls, and unique. Subscriptions, each of
+    /// which has a name of its own, share one.
     pub(crate) fn method_index(&self) -> usize {
-        self.0.called.as_ref().map_or(0, |called| Arc::as_ptr(called).addr())
+        let called = self.0.called.as_ref().filter(|called| !called.is_topic());
+        called.map_or(0, |called| Arc::as_ptr(called).addr())
     }
 
     /// Returns where the call is handled.

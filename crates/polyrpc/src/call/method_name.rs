@@ -5,11 +5,17 @@ pub(crate) struct MethodName {
     service: Box<str>,
     method: Box<str>,
     is_fallback: bool,
+    is_topic: bool,
 }
 
 impl MethodName {
     pub(crate) fn new(service: &str, method: &str, is_fallback: bool) -> Self {
-        Self { service: service.into(), method: method.into(), is_fallback }
+        Self { service: service.into(), method: method.into(), is_fallback, is_topic: false }
+    }
+
+    /// Creates the name of a subscription.
+    pub(crate) fn topic(topic: &str) -> Self {
+        Self { is_topic: true, ..Self::new("", topic, false) }
     }
 
     /// Returns the service's full name; empty for a function that belongs to none.
@@ -24,6 +30,11 @@ impl MethodName {
     /// Returns whether the method handles calls that no other method handles: see [`RequestedMethod`].
     pub(crate) fn is_fallback(&self) -> bool {
         self.is_fallback
+    }
+
+    /// Returns whether it is the topic of a subscription, which the subscriber chooses.
+    pub(crate) fn is_topic(&self) -> bool {
+        self.is_topic
     }
 }
 

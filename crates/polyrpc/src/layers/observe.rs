@@ -77,8 +77,8 @@ pub struct CallStart<'a> {
     pub request_bytes: usize,
     /// When it arrived at the server, if that was [measured](crate::Context::arrived).
     pub arrived: Option<Instant>,
-    /// Whether the program names the method. `false` for a [fallback](crate::Server::fallback)'s calls: their callers
-    /// may invent any names.
+    /// Whether the program names the method. `false` for a [fallback](crate::Server::fallback)'s calls and a server's
+    /// subscriptions: their callers may invent any names.
     pub declared: bool,
 }
 

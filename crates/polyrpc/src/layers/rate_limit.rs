@@ -79,7 +79,8 @@ impl RateLimit {
         Self { per: Key::Connection, ..self }
     }
 
-    /// Applies the rate to each method separately.
+    /// Applies the rate to each method separately. On a server all subscriptions share one rate, whatever the topic, as
+    /// do all calls of a [fallback](crate::Server::fallback).
     #[must_use]
     pub fn per_method(self) -> Self {
         Self { per: Key::Method, ..self }

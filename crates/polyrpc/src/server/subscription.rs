@@ -31,7 +31,7 @@ pub(super) fn pass_layers(
 ) -> SubscriptionAdmission {
     let (admit, admitted) = oneshot::channel();
     let method = Arc::new(SubscriptionMethod(Mutex::new(Some(admit))));
-    let entry = Route::new("", &name(topic), method, MethodRole::User);
+    let entry = Route::new("", &name(topic), method, MethodRole::Subscription);
     entry.layer(layers.clone());
     let cx = Context::new(connection.clone(), None, Head::default(), Bytes::new(), Format::Raw);
     let cx = cx.with_route(entry.name().clone(), None);

@@ -28,6 +28,8 @@ pub(crate) enum MethodRole {
     Transfer,
     /// Handles calls that no other method handles: see [`RequestedMethod`](crate::call::RequestedMethod).
     Fallback,
+    /// A subscription: the method's name is the topic.
+    Subscription,
 }
 
 /// A method in the router: its names, and the layers around it.
@@ -41,8 +43,11 @@ pub(crate) struct Route {
 
 impl Route {
     pub(crate) fn new(service: &str, name: &str, method: Arc<dyn Method>, role: MethodRole) -> Arc<Self> {
-        let name = Arc::new(MethodName::new(service, name, role == MethodRole::Fallback));
-        Arc::new(Self { name, method, role, layers: OnceLock::new() })
+        let name = match role {
+            MethodRole::Subscription => MethodName::topic(name),
+            _ => MethodName::new(service, name, role == MethodRole::Fallback),
+        };
+        Arc::new(Self { name: Arc::new(name), method, role, layers: OnceLock::new() })
     }
 
     /// Returns the names of service and method.

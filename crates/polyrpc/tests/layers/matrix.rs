@@ -7,7 +7,7 @@ use std::time::Duration;
 use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::{Body, Serde};
 use polyrpc::layer::{Call, Layer, Next, Outcome, Side};
-use polyrpc::layers::{Token, bearer};
+use polyrpc::layers::{CallEnd, CallStart, Observe, RateLimit, Token, bearer};
 use polyrpc::server::{Listen, Publisher};
 use polyrpc::service::Peer;
 use polyrpc::streaming::StreamOptions;
@@ -341,6 +341,34 @@ async fn subscription_rejected_by_a_layer_receives_nothing() {
     assert_eq!(guard.seen().ended, [Some(Code::PermissionDenied)]);
     assert_eq!(publisher.publish("news", "", "hello").unwrap(), 0);
     drop(news);
+}
+
+#[tokio::test]
+async fn subscriptions_share_the_rate_of_a_method_and_their_topics_are_not_declared() {
+    /// Records for each call whether the program names the method.
+    #[derive(Clone, Default)]
+    struct Declared(Arc<Mutex<Vec<bool>>>);
+
+    impl Observe for Declared {
+        type Call = ();
+
+        fn on_start(&self, call: &CallStart<'_>) {
+            self.0.lock().unwrap().push(call.declared);
+        }
+
+        fn on_end(&self, (): (), _: &CallEnd<'_>) {}
+    }
+
+    let (declared, guard) = (Declared::default(), Guard::default());
+    let limit = RateLimit::new(0.001, 1).per_method();
+    let server = serve(Server::new().layer(declared.clone()).layer(guard.clone()).layer(limit)).await;
+    let client = Client::new(&format!("rest-rpc://{}", server.address())).unwrap();
+    let _news = soon(client.subscribe::<String>("news", "")).await.unwrap();
+    until(|| guard.seen().began.len() == 1).await;
+    let _people = soon(client.subscribe::<String>("people", "")).await.unwrap();
+    until(|| guard.seen().ended.len() == 1).await;
+    assert_eq!(guard.seen().ended, [Some(Code::ResourceExhausted)]);
+    assert_eq!(*declared.0.lock().unwrap(), [false, false]);
 }
 
 #[tokio::test]

@@ -80,8 +80,8 @@ impl Default for Metrics {
 impl Metrics {
     /// Creates metrics for up to 1024 methods, by protocol and side; calls beyond are counted together, as `other`.
     ///
-    /// A quarter of them may be methods that a [fallback](crate::Server::fallback) is called for and that were not
-    /// [declared](Self::declare): their names are the callers' to invent.
+    /// A quarter of them may be methods that a [fallback](crate::Server::fallback) is called for, and topics that are
+    /// subscribed to, that were not [declared](Self::declare): their names are the callers' to invent.
     pub fn new() -> Self {
         Self::with_max_methods(1024)
     }
