@@ -37,8 +37,8 @@ use polyrpc::{Code, Status};
 /// | attribute | span | metric | what |
 /// |---|---|---|---|
 /// | `rpc.system.name` | ✓ | ✓ | the protocol: `grpc`, `rpcx`, `baidu_std`, … |
-/// | `rpc.method` | ✓ | ✓ | `package.Service/Method`, or the function's name; `_OTHER` for a subscription to a topic |
-/// | `rpc.method_original` | ✓ | | that topic |
+/// | `rpc.method` | ✓ | ✓ | `package.Service/Method`, or the function's name; `_OTHER` on a server if callers may invent it |
+/// | `rpc.method_original` | ✓ | | that name: of a call to a [fallback](polyrpc::Server::fallback), or the topic of a subscription |
 /// | `rpc.status_code` | ✓ | ✓ | `OK`, or the [code](polyrpc::Code) of the failure in gRPC's spelling: `NOT_FOUND` |
 /// | `error.type` | ✓ | ✓ | the same, if the call counts as failed |
 /// | `server.address`, `server.port` | client | client | the server in the client's URL, or the registry's URL |
@@ -131,18 +131,17 @@ where
 
     fn start(&self, call: &Call, target: Option<(&str, Option<u16>)>, parent: &Telemetry) -> SpanGuard {
         let begun = CallStart::new(call);
-        let topic = topic(call);
         let kind = match begun.side {
             Side::Client => SpanKind::Client,
             Side::Server => SpanKind::Server,
         };
-        let shared = shared_attributes(&begun, topic, target);
-        let name = match topic {
-            None => (self.0.name)(&begun),
-            Some(_) => begun.protocol.as_str().to_owned(),
+        let shared = shared_attributes(&begun, target);
+        let name = match is_subscription(call) {
+            false => (self.0.name)(&begun),
+            true => begun.protocol.as_str().to_owned(),
         };
         let (now, clock) = (SystemTime::now(), Instant::now());
-        let all: Vec<_> = shared.iter().cloned().chain(span_attributes(&begun, topic)).collect();
+        let all: Vec<_> = shared.iter().cloned().chain(span_attributes(&begun)).collect();
         let builder = self.0.tracer.span_builder(name).with_kind(kind).with_attributes(all);
         let span = self.0.tracer.build_with_context(builder.with_start_time(now), parent);
         let trace = current_trace(span.span_context());
@@ -158,23 +157,18 @@ where
     }
 }
 
-/// Returns the topic of a subscription on a server: its cardinality is unlimited.
-fn topic(call: &Call) -> Option<&str> {
-    let is_topic = call.side() == Side::Server
+/// Whether a call is a subscription on a server, whose method is the topic.
+fn is_subscription(call: &Call) -> bool {
+    call.side() == Side::Server
         && call.protocol().descriptor().capabilities.topics
-        && call.stream_type() != StreamType::UNARY;
-    is_topic.then(|| call.method())
+        && call.stream_type() != StreamType::UNARY
 }
 
-/// Returns the attributes of both span and duration.
-fn shared_attributes(
-    call: &CallStart<'_>,
-    topic: Option<&str>,
-    target: Option<(&str, Option<u16>)>,
-) -> Vec<KeyValue> {
-    let method = match topic {
-        None => call.full_name(),
-        Some(_) => "_OTHER".to_owned(),
+/// Returns the attributes of both span and duration. The cardinality of names that callers invent is unlimited.
+fn shared_attributes(call: &CallStart<'_>, target: Option<(&str, Option<u16>)>) -> Vec<KeyValue> {
+    let method = match call.declared {
+        true => call.full_name(),
+        false => "_OTHER".to_owned(),
     };
     let mut attributes = Vec::with_capacity(6);
     attributes.push(KeyValue::new("rpc.system.name", call.protocol.as_str()));
@@ -187,15 +181,15 @@ fn shared_attributes(
 }
 
 /// Returns attributes whose cardinality is too high for metrics.
-fn span_attributes<'a>(call: &CallStart<'a>, topic: Option<&'a str>) -> impl Iterator<Item = KeyValue> + 'a {
-    let topic = topic.map(|topic| KeyValue::new("rpc.method_original", topic.to_owned()));
+fn span_attributes(call: &CallStart<'_>) -> impl Iterator<Item = KeyValue> {
+    let original = (!call.declared).then(|| KeyValue::new("rpc.method_original", call.full_name()));
     let peer = call.peer.and_then(|peer| peer.address()).map(|address| {
         [
             KeyValue::new("network.peer.address", address.ip().to_string()),
             KeyValue::new("network.peer.port", i64::from(address.port())),
         ]
     });
-    topic.into_iter().chain(peer.into_iter().flatten())
+    original.into_iter().chain(peer.into_iter().flatten())
 }
 
 /// Returns the name of a code in gRPC's spelling.
@@ -334,6 +328,7 @@ mod tests {
     use opentelemetry::trace::TracerProvider;
     use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracer, SdkTracerProvider};
     use polyrpc::codec::Serde;
+    use polyrpc::fallback::{RawRequest, RawResponse};
     use polyrpc::{Client, Protocol, Server};
 
     use super::*;
@@ -382,6 +377,26 @@ mod tests {
             ["rpc.system.name", "rpc.method", "rpc.status_code", "network.peer.address", "network.peer.port"]
         {
             assert!(attributes.contains(&attribute), "{attributes:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn method_that_a_caller_may_have_invented_is_only_on_the_span() {
+        let (tracer, exporter) = tracer();
+        let server = Server::new()
+            .fallback(
+                |mut call: RawRequest| async move { Ok(RawResponse::message(call.body().await?.bytes)) },
+            )
+            .layer(OpenTelemetry::new(tracer.clone()));
+        let server = server.bind("127.0.0.1:0").await.unwrap().start();
+        let client = Client::new(&format!("rpcx://{}", server.address())).unwrap();
+        let _: String = client.call("Some/Name", "x").await.unwrap();
+        let spans = exporter.get_finished_spans().unwrap();
+        assert_eq!(spans[0].name, "Some/Name");
+        for attribute in
+            [KeyValue::new("rpc.method", "_OTHER"), KeyValue::new("rpc.method_original", "Some/Name")]
+        {
+            assert!(spans[0].attributes.contains(&attribute), "{:?}", spans[0].attributes);
         }
     }
 
