@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use opentelemetry::context::FutureExt;
@@ -266,7 +267,11 @@ impl SpanGuard {
 impl Drop for SpanGuard {
     fn drop(&mut self) {
         if !self.ended {
-            self.record_end(Some(&Status::cancelled("it was cancelled")));
+            let abandoned = match thread::panicking() {
+                true => Status::internal("it panicked"),
+                false => Status::cancelled("it was cancelled"),
+            };
+            self.record_end(Some(&abandoned));
         }
     }
 }
@@ -398,6 +403,22 @@ mod tests {
         {
             assert!(spans[0].attributes.contains(&attribute), "{:?}", spans[0].attributes);
         }
+    }
+
+    #[tokio::test]
+    async fn panic_of_a_handler_is_an_error_of_the_server() {
+        async fn fail() -> i32 {
+            panic!("as asked")
+        }
+
+        let (tracer, exporter) = tracer();
+        let server = Server::new().function("fail", fail).layer(OpenTelemetry::new(tracer.clone()));
+        let server = server.bind("127.0.0.1:0").await.unwrap().start();
+        let client = Client::new(&format!("rpcx://{}", server.address())).unwrap();
+        client.call::<i32>("fail", &()).await.unwrap_err();
+        let spans = exporter.get_finished_spans().unwrap();
+        assert_eq!(spans[0].status, SpanStatus::error("it panicked"));
+        assert!(spans[0].attributes.contains(&KeyValue::new("error.type", "INTERNAL")));
     }
 
     #[tokio::test]
