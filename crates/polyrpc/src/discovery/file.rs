@@ -68,6 +68,7 @@ impl Discover for File {
                 interval: self.interval,
                 read: None,
                 seen: None,
+                failure: None,
             }),
             Place::Http(file) => file.watch(self.interval),
         }
@@ -81,6 +82,8 @@ struct FileWatch {
     read: Option<FileVersion>,
     /// Version at the last check.
     seen: Option<FileVersion>,
+    /// Why the last check failed, until one succeeds.
+    failure: Option<crate::Error>,
 }
 
 /// Metadata that identifies a version of a file.
@@ -94,6 +97,19 @@ struct FileVersion {
 
 impl PollSource for FileWatch {
     async fn query(&mut self) -> Result<PollResult> {
+        let result = self.check().await;
+        self.failure = result.as_ref().err().cloned();
+        result
+    }
+
+    /// A check costs the same after failures, so there is no backoff.
+    fn pause(&self, _failures: u32) -> Duration {
+        self.interval
+    }
+}
+
+impl FileWatch {
+    async fn check(&mut self) -> Result<PollResult> {
         let (path, read, seen) = (self.path.clone(), self.read.clone(), self.seen.clone());
         let looked =
             AbortOnDrop::from(tokio::task::spawn_blocking(move || look(&path, read.as_ref(), seen.as_ref())));
@@ -104,7 +120,8 @@ impl PollSource for FileWatch {
             Look::Same => return Ok(unchanged),
             Look::Moving(stamp) => {
                 self.seen = Some(stamp);
-                return Ok(unchanged);
+                // Another version that is still written is no recovery.
+                return self.failure.take().map_or(Ok(unchanged), Err);
             }
             Look::Read(stamp, text) => (stamp, text),
         };
@@ -121,13 +138,6 @@ impl PollSource for FileWatch {
         Ok(PollResult { instances: Some(lines.instances), warning, ..unchanged })
     }
 
-    /// A check costs the same after failures, so there is no backoff.
-    fn pause(&self, _failures: u32) -> Duration {
-        self.interval
-    }
-}
-
-impl FileWatch {
     fn wrong(&self, why: &str) -> crate::Error {
         Status::unavailable(format!("{}: {why}", self.path.display())).into()
     }

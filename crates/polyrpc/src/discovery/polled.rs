@@ -88,8 +88,7 @@ impl<S: PollSource> PollingWatch<S> {
         match answer {
             Ok(PollResult { instances, again, warning }) => {
                 // Otherwise listeners would never learn that the trouble is over.
-                let has_warning = warning.is_some();
-                let has_recovered = self.failures > 0 || self.last_warning.is_some() && !has_warning;
+                let has_recovered = self.failures > 0 || self.last_warning.is_some() && warning.is_none();
                 (self.failures, self.wait) = (0, again);
                 self.record_warning(warning);
                 match instances {
@@ -97,8 +96,7 @@ impl<S: PollSource> PollingWatch<S> {
                         self.last_set = Some(found.clone());
                         Some(found)
                     }
-                    // Without a set, a warning says that the source has none to offer yet.
-                    None if has_recovered && !has_warning => self.last_set.clone(),
+                    None if has_recovered => self.last_set.clone(),
                     _ => None,
                 }
             }
