@@ -386,6 +386,23 @@ fn line_stream_that_fails_before_it_starts_has_the_http_status() {
 }
 
 #[test]
+fn stream_of_text_that_fails_before_it_starts_keeps_metadata_and_trailers() {
+    let fails = || {
+        let mut reply = Reply::failure(Status::unavailable("later"));
+        reply.head.metadata.insert("retry-after", "5");
+        reply.trailers.insert("why", "busy");
+        reply
+    };
+    for accept in ["application/x-ndjson", "text/event-stream"] {
+        let fields = format!("Accept: {accept}\r\n");
+        let (head, body) = answer_request(post("application/json", &fields, b"{}"), |_| fails());
+        assert!(head.starts_with("HTTP/1.1 503 "), "{head}");
+        assert!(head.contains("retry-after: 5\r\n") && head.contains("trailer-why: busy\r\n"), "{head}");
+        assert_eq!(body, br#"{"code":"unavailable","message":"later"}"#);
+    }
+}
+
+#[test]
 fn any_split_of_the_requests_yields_the_same_calls() {
     let stream = [build_frame(0, b"one"), build_frame(0, b"two")].concat();
     let requests: [Vec<u8>; 3] = [

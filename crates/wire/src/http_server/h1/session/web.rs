@@ -253,6 +253,11 @@ impl Server {
         let id = id(&exchange);
         if result.is_ok() || dialect.response_body() != ResponseBody::Text {
             self.start_response(id, head, out);
+        } else if self.answers(id)
+            && let Some(web) = StreamingExchange::as_web_mut(&mut self.live)
+        {
+            // The failure is sent as a whole, in a response that has not begun.
+            web.whole.start(Compression::None, head.metadata);
         }
         let result = result.map(|message| self.send_message(id, message, out));
         self.finish(Ticket { exchange, form: Form::Web(dialect) }, result, trailers, out);

@@ -393,8 +393,10 @@ impl session::Server for Server {
             }
             Err(status) => {
                 let is_text = framing.is_some_and(|framing| framing.response_body() == ResponseBody::Text);
-                if !head.metadata.is_empty() && !is_text {
-                    self.start_response(id(stream), head, out);
+                match is_text {
+                    _ if head.metadata.is_empty() => {}
+                    true => self.keep_metadata(stream, head.metadata),
+                    false => self.start_response(id(stream), head, out),
                 }
                 self.finish(Ticket::new(stream), Err(status), trailers, out);
             }

@@ -107,6 +107,15 @@ impl Server {
         });
     }
 
+    /// Stores the metadata of a failure that is sent as a whole, in a response that has not begun.
+    #[cold]
+    pub(super) fn keep_metadata(&mut self, stream: u32, metadata: Metadata) {
+        let web = self.http.data_of(stream).and_then(|answering| answering.web.as_mut());
+        if let Some(whole) = web.and_then(|web| web.whole.as_mut()) {
+            whole.start(Compression::None, metadata);
+        }
+    }
+
     /// Stores a message of a response that is sent as a whole. After the second, further ones are not needed.
     fn keep_message(&mut self, stream: u32, message: Bytes, out: &mut Outbox) {
         let Some(web) = self.http.data_of(stream).and_then(|answering| answering.web.as_mut()) else {

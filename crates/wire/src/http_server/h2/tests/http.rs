@@ -398,3 +398,18 @@ fn repeated_headers_are_joined_in_order() {
     assert_eq!(call.head.metadata.get("x-key"), Some(&*["1, 2", &", v".repeat(20)].concat()));
     assert_eq!(call.head.metadata.get("cookie"), Some("a=1; b=2"));
 }
+
+#[test]
+fn stream_of_text_that_fails_before_it_starts_keeps_its_metadata() {
+    let mut browser = browser();
+    browser.ask("POST", "/EchoService/Echo", &[JSON, ("accept", "text/event-stream")], &[b"{}"]);
+    browser.serve(|server, ticket, _, out| {
+        let mut reply = Reply::failure(Status::unavailable("later"));
+        reply.head.metadata.insert("retry-after", "5");
+        server.reply(ticket, reply, out);
+    });
+    let (head, body) = browser.answer();
+    assert_eq!(head[0], ":status: 503");
+    assert!(head.iter().any(|field| field == "retry-after: 5"), "{head:?}");
+    assert_eq!(body, br#"{"code":"unavailable","message":"later"}"#);
+}
