@@ -384,9 +384,11 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
     }
 
     fn abandon(&self, id: CallId) {
-        let vacancy_waker = {
+        let (sender, vacancy_waker) = {
             let mut shared = self.lock();
             let shared = &mut *shared;
+            // The receiving half may end a call whose sending half waits in another task.
+            let sender = shared.pending.stream_mut(id).and_then(|opened| opened.sender.take());
             if !shared.pending.forget(id) {
                 // The call had ended: its unconsumed bytes are released.
                 if shared.has_released() {
@@ -399,9 +401,9 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
             if shared.retiring || !shared.out.is_empty() || shared.has_released() {
                 self.reader.wake();
             }
-            shared.take_vacancy_waker()
+            (sender, shared.take_vacancy_waker())
         };
-        vacancy_waker.into_iter().for_each(Waker::wake);
+        sender.into_iter().chain(vacancy_waker).for_each(Waker::wake);
     }
 
     fn readiness(&self) -> Readiness {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, future, stream};
 use polyrpc_core::{Code, Format, Retry, Status};
+use tokio::sync::Notify;
 
 use self::frames::{Peer, Place};
 use super::{Builder, Client};
@@ -18,6 +19,7 @@ use crate::call::{CallOptions, Request, Response, StubMethod};
 use crate::client::Result;
 use crate::client::streams::RawCall;
 use crate::codec::{Body, Raw};
+use crate::layer::{Call, Layer, Next, Outcome};
 
 const CHAT: StubMethod = StubMethod::plain("S", "Chat");
 
@@ -392,6 +394,36 @@ async fn raw_call_is_cancelled_when_both_halves_are_dropped() {
     assert_eq!(receiver.next().await.unwrap().unwrap().bytes, "x");
     drop(receiver);
     peer.expect_frames("consumed 0 1\ncancel 0\n").await;
+}
+
+#[tokio::test]
+async fn sending_half_that_waits_ends_with_a_call_that_a_layer_ends() {
+    /// Ends calls when notified.
+    struct Ender(Arc<Notify>);
+    impl Layer for Ender {
+        async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
+            tokio::select! {
+                ending = next.call(call) => ending,
+                () = self.0.notified() => Outcome::failed(Status::deadline_exceeded("no longer")),
+            }
+        }
+    }
+    let (place, client) = place().await;
+    let is_over = Arc::new(Notify::new());
+    let client = client.layered(Ender(is_over.clone()));
+    let (mut peer, call) = place.accept().join(raw(&client, "Talk")).await;
+    let (mut sender, mut receiver) = call.split();
+    peer.expect_frames("open 0 Talk\n").await;
+    peer.send_frames("tight\nhead 0\n").await;
+    receiver.metadata().await.unwrap();
+    let sending = tokio::spawn(async move { sender.send("one").await });
+    // Until the sender waits for the server.
+    tokio::task::yield_now().await;
+    is_over.notify_one();
+    assert_eq!(receiver.next().await.unwrap_err().code(), Code::DeadlineExceeded);
+    peer.expect_frames("cancel 0\n").await;
+    let sent = tokio::time::timeout(Duration::from_secs(60), sending).await.expect("it is woken").unwrap();
+    assert_eq!(sent.unwrap_err().code(), Code::Cancelled);
 }
 
 /// Makes a unary call in a task of its own.
