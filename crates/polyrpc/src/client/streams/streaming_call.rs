@@ -253,7 +253,11 @@ impl CallReceiver {
                 self.head = Some(head);
             }
             if let Some(message) = self.arrived.messages.pop_front() {
-                return Poll::Ready(Some(self.open(message)));
+                let opened = self.open(message);
+                if opened.is_err() {
+                    self.give_up();
+                }
+                return Poll::Ready(Some(opened));
             }
             if let Some(end) = self.arrived.end.take() {
                 self.over = true;
@@ -265,6 +269,14 @@ impl CallReceiver {
             }
             ready!(self.poll_more(cx));
         }
+    }
+
+    /// Cancels a call with a message that cannot be decompressed: what follows would be a stream with a gap.
+    #[cold]
+    fn give_up(&mut self) {
+        self.call.connection.slot().abandon(self.call.id);
+        self.over = true;
+        self.arrived = ReceivedMessages::default();
     }
 
     /// Adds the leading and trailing metadata to a failure.

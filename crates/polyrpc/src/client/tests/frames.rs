@@ -116,6 +116,7 @@ impl Peer {
 /// ```text
 /// head 0 key=value     message 0 text     end 0 key=value     fail 0 text     reply 0 text
 /// room 0 3             tight              most 2              refuse 0        goaway
+/// gzip 0 text
 /// ```
 #[derive(Default)]
 pub(crate) struct Lines {
@@ -227,6 +228,7 @@ impl Lines {
             }
             "head" => ClientEvent::Head(id, head),
             "message" => ClientEvent::Message(id, Message { body, compression: Compression::None }),
+            "gzip" => ClientEvent::Message(id, Message { body, compression: Compression::Gzip }),
             "end" => {
                 let reply = Reply::message(Format::Raw, Bytes::new());
                 ClientEvent::Reply(id, Reply { trailers: pairs(rest), ..reply })

@@ -397,6 +397,20 @@ async fn raw_call_is_cancelled_when_both_halves_are_dropped() {
 }
 
 #[tokio::test]
+async fn message_that_cannot_be_decompressed_ends_a_raw_call() {
+    let (place, client) = place().await;
+    let (mut peer, call) = place.accept().join(raw(&client, "Talk")).await;
+    let (mut sender, mut receiver) = call.split();
+    peer.expect_frames("open 0 Talk\n").await;
+    peer.send_frames("head 0\ngzip 0 torn\n").await;
+    assert_eq!(receiver.next().await.unwrap_err().code(), Code::Internal);
+    let next = receiver.next().now_or_never().expect("nothing more is awaited");
+    assert!(next.unwrap().is_none());
+    peer.expect_frames("consumed 0 4\ncancel 0\n").await;
+    assert_eq!(sender.send("one").await.unwrap_err().code(), Code::Cancelled);
+}
+
+#[tokio::test]
 async fn sending_half_that_waits_ends_with_a_call_that_a_layer_ends() {
     /// Ends calls when notified.
     struct Ender(Arc<Notify>);
