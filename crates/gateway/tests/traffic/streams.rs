@@ -146,6 +146,30 @@ async fn messages_of_a_topic_are_a_stream_of_responses() {
     gateway.shutdown().await;
 }
 
+/// A brpc server's metadata are those of its reply, which accepts the stream.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metadata_of_a_brpc_reply_are_those_of_the_stream() {
+    let server = Server::new().fallback(|mut call: RawRequest| async move {
+        for (_, sender) in call.accept_streams(StreamOptions::default())? {
+            tokio::spawn(async move { sender.send(Bytes::from_static(b"\x08\x07\x18\x15")).await });
+        }
+        let mut reply = RawResponse::message(Bytes::new());
+        reply.metadata.insert("price-in", "cents");
+        Ok(reply)
+    });
+    let server = server.bind("127.0.0.1:0").await.unwrap().start();
+    let gateway = gateway(&format!("baidu-std://{}", server.address()), "").await;
+    let grpc = Client::new(&format!("grpc://{}", gateway.addresses()[0])).unwrap();
+    let mut call = grpc.open_raw("shop.Feed/Watch", CallOptions::default(), Format::Protobuf).await.unwrap();
+    call.send(Bytes::from_static(b"\x08\x07")).await.unwrap();
+    call.finish_sending().await.unwrap();
+    let metadata = timeout(Duration::from_secs(60), call.metadata()).await.unwrap().unwrap();
+    assert_eq!(metadata.get("price-in"), Some("cents"));
+    let message = timeout(Duration::from_secs(60), call.next()).await.unwrap().unwrap();
+    assert_eq!(&message.unwrap().bytes[..], b"\x08\x07\x18\x15");
+    gateway.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_that_fail_are_counted_and_make_the_route_fall_back() {
     let offer = || Ok(Bytes::from_static(b"\x08\x07\x18\x15"));

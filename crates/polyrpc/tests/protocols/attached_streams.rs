@@ -47,6 +47,7 @@ impl Talker {
 
 impl Talk for Talker {
     async fn talk(&self, cx: &mut Context, what: String) -> Result<String> {
+        cx.reply().metadata.insert("asked", what.clone());
         if what == "refuse" {
             return Ok("no stream".into());
         }
@@ -112,10 +113,7 @@ impl Talk for Talker {
             });
         }
         match what.as_str() {
-            "boom" => {
-                cx.reply().metadata.insert("reason", "as asked");
-                Err(Status::internal("boom").into())
-            }
+            "boom" => Err(Status::internal("boom").into()),
             _ => Ok(format!("{what} it is")),
         }
     }
@@ -195,6 +193,15 @@ async fn failed_or_unaccepting_call_has_no_stream() {
 }
 
 #[tokio::test]
+async fn metadata_of_the_reply_precede_the_messages_of_the_stream() {
+    let (client, _talker, _server) = talker().await;
+    let (reply, mut stream) = open(&client, "echo").await.unwrap();
+    assert_eq!(reply.metadata.get("asked"), Some("echo"));
+    // The server sends no message before it receives one.
+    assert_eq!(soon(stream.metadata()).await.unwrap().get("asked"), Some("echo"));
+}
+
+#[tokio::test]
 async fn streams_of_one_call_are_independent() {
     let (client, _talker, _server) = talker().await;
     let body = polyrpc::codec::Body::new(polyrpc::Format::Json(polyrpc::Json::Brpc), "\"echo\"");
@@ -259,8 +266,10 @@ async fn discarded_messages_do_not_block_the_sender() {
 #[tokio::test]
 async fn error_of_a_call_with_a_stream_has_the_metadata_of_the_reply() {
     let (client, _talker, _server) = talker().await;
-    let error = open(&client, "boom").await.unwrap_err();
-    assert_eq!((error.code(), error.headers().get("reason")), (Code::Internal, Some("as asked")));
+    for (what, code) in [("boom", Code::Internal), ("refuse", Code::Unimplemented)] {
+        let error = open(&client, what).await.unwrap_err();
+        assert_eq!((error.code(), error.headers().get("asked")), (code, Some(what)));
+    }
 }
 
 #[tokio::test]

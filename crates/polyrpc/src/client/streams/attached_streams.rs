@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use polyrpc_core::{Call, CallId, Format, Reply, Status};
+use polyrpc_core::{Call, CallId, Format, Head, Reply, Status};
 
 use super::raw::RawCall;
 use super::streaming_call::{CallReceiver, CallSender, StreamingCall};
@@ -134,15 +134,23 @@ impl Client {
             match call_on(&connection, call, deadline, attached).await {
                 Ok((reply, opened)) => {
                     connection.finish(reply.result.as_ref().err());
-                    if let Err(status) = reply.result {
-                        return Err(status.received_with(reply.head.metadata, reply.trailers));
+                    if let Err(status) = &reply.result {
+                        let (headers, trailers) = (reply.head.metadata.clone(), reply.trailers.clone());
+                        return Err(status.clone().received_with(headers, trailers));
                     }
                     if let Some(idle) = attached.options.idle_timeout {
                         opened.iter().for_each(|opened| opened.end_if_idle(idle));
                     }
                     let limit = self.defaults.max_decompressed;
-                    let halves = opened.into_iter().map(|opened| opened.halves(format, limit));
-                    return Ok((reply, halves.collect()));
+                    // The reply has accepted the streams: its metadata precede their messages.
+                    let head = Head { format, metadata: reply.head.metadata.clone(), ..Head::default() };
+                    let halves = opened.into_iter().map(|opened| {
+                        let (sending, mut receiving) = opened.halves(format, limit);
+                        receiving.start_response(head.clone());
+                        (sending, receiving)
+                    });
+                    let halves = halves.collect();
+                    return Ok((reply, halves));
                 }
                 Err(status) if attempt.should_retry(&status, &connection) => {}
                 Err(status) => return Err(status),

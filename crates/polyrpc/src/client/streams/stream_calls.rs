@@ -300,7 +300,8 @@ impl RawCall {
     {
         let format = <C as Codec<Out>>::PREFERRED;
         let (sending, mut receiving) = self.into_halves();
-        receiving.start_response(Head { format, ..Head::default() });
+        let metadata = receiving.head().map(|head| head.metadata.clone()).unwrap_or_default();
+        receiving.start_response(Head { format, metadata, ..Head::default() });
         let script = MessageSource::new(requests::<C, Out>(outgoing, format, None), false);
         answer::<C, In>(BidiCall::new(script, (sending, receiving)), None, None)
     }
