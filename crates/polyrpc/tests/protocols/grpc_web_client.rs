@@ -1,7 +1,9 @@
 //! Calls over gRPC-Web and Connect, over HTTP/1.1 and HTTP/2.
-use polyrpc::client::{CancelHandle, Request};
+use polyrpc::client::{CallOptions, CancelHandle, Request};
 use polyrpc::tls::{self, Identity, Pem};
-use polyrpc::{Client, Code, Context, Result, Server, Status, Streaming};
+use polyrpc::{Client, Code, Context, Format, Result, Server, Status, Streaming};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 use crate::common::{soon, url_of};
 
@@ -111,4 +113,23 @@ async fn unconsumed_response_is_not_read_over_http_1() {
         assert_eq!(soon(blobs.message()).await.unwrap().map(|blob| blob.len()), Some(100_000));
     }
     assert!(soon(blobs.message()).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn fields_of_a_refusal_are_in_the_error_of_a_raw_call() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = Client::new(&format!("grpc-web://{}", listener.local_addr().unwrap())).unwrap();
+    let refusing = async {
+        let (mut peer, _) = listener.accept().await.unwrap();
+        assert!(peer.read(&mut [0; 4096]).await.unwrap() > 0, "the head of the request");
+        let refusal = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\n\r\n";
+        peer.write_all(refusal.as_bytes()).await.unwrap();
+        peer
+    };
+    let calling = async {
+        let mut call = client.open_raw("S/M", CallOptions::default(), Format::Protobuf).await.unwrap();
+        call.next().await.unwrap_err()
+    };
+    let (_peer, error) = soon(async { tokio::join!(refusing, calling) }).await;
+    assert_eq!((error.code(), error.headers().get("retry-after")), (Code::Unavailable, Some("5")));
 }

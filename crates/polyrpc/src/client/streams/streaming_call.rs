@@ -261,6 +261,7 @@ impl CallReceiver {
             }
             if let Some(end) = self.arrived.end.take() {
                 self.over = true;
+                self.head.get_or_insert(end.head);
                 self.trailers = end.trailers;
                 return Poll::Ready(end.result.err().map(|status| Err(self.with_metadata(status))));
             }
