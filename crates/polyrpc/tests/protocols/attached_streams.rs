@@ -266,7 +266,7 @@ async fn discarded_messages_do_not_block_the_sender() {
 #[tokio::test]
 async fn error_of_a_call_with_a_stream_has_the_metadata_of_the_reply() {
     let (client, _talker, _server) = talker().await;
-    for (what, code) in [("boom", Code::Internal), ("refuse", Code::Unimplemented)] {
+    for (what, code) in [("boom", Code::Internal), ("refuse", Code::InvalidArgument)] {
         let error = open(&client, what).await.unwrap_err();
         assert_eq!((error.code(), error.headers().get("asked")), (code, Some(what)));
     }

@@ -195,7 +195,7 @@ impl RawReceiver {
     }
 
     /// Returns the leading metadata. Waits until the response has started, which some servers do only with the first
-    /// message.
+    /// message. The metadata of a stream attached to a call (brpc) are those of the call's reply.
     ///
     /// # Errors
     ///
