@@ -130,7 +130,10 @@ impl Statistic {
             Self::Mean => Some(histogram.mean()),
             Self::Max => Some(histogram.max() as f64),
             Self::Quantile(quantile) => {
-                let is_known = histogram.len() as f64 * (1.0 - quantile) >= 1.0;
+                // The share beyond the quantile is too small by less than this, since decimals such as 0.9 are
+                // rounded: of 10 calls exactly one is beyond p90, and not 0.9999999999999998.
+                let beyond = 1.0 - quantile + f64::EPSILON;
+                let is_known = histogram.len() as f64 * beyond >= 1.0;
                 is_known.then(|| histogram.value_at_quantile(quantile) as f64)
             }
         }
@@ -274,6 +277,18 @@ pub(crate) mod tests {
         ] {
             let requirements: Requirements = text.parse().unwrap();
             assert_eq!(requirements.are_met(&outcome), is_met, "{text}: {:?}", requirements.check(&outcome));
+        }
+    }
+
+    #[test]
+    fn quantile_is_known_from_the_first_call_beyond_it_on() {
+        for (quantile, calls) in
+            [("p50", 2), ("p90", 10), ("p95", 20), ("p99", 100), ("p99.9", 1_000), ("p99.99", 10_000)]
+        {
+            let requirements: Requirements = format!("{quantile}<5ms").parse().unwrap();
+            assert!(requirements.are_met(&outcome(calls, 0, 0)), "{quantile} of {calls} calls");
+            let checked = requirements.check(&outcome(calls - 1, 0, 0));
+            assert_eq!(checked[0].measured, "too few calls", "{quantile} of {} calls", calls - 1);
         }
     }
 
