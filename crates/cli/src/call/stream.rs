@@ -56,7 +56,7 @@ pub(super) async fn call(
     Description { translator, is_by_call, .. }: &Description,
     mut report: Report,
 ) -> Result<(), Failure> {
-    if options.oneway || options.attachment.is_some() {
+    if options.oneway || options.attachment.is_some() || options.save_attachment.is_some() {
         return Err(Failure::new(format!(
             "{} streams: it has no attachment and always answers",
             options.target

@@ -256,6 +256,10 @@ fn failed_stream_prints_the_cause() {
     fails("grpc", full, &["{} oh"], text, 1);
     let text = format!("error: {full} streams: it has no attachment and always answers\n");
     fails("grpc", full, &["{}", "--oneway"], &text, 1);
+    // baidu_std has attachments, but not with the messages of a stream: the file would not be written.
+    let dir = TempDir::new();
+    let unwritten = dir.path().join("unwritten").display().to_string();
+    fails("baidu-std", full, &["{}", "--save-attachment", &unwritten], &text, 1);
     let watch = "grpc.health.v1.Health/Watch";
     // Both sides know the deadline: either may report it first.
     let ran = polyrpc(["call", &server.url("grpc"), watch, "--timeout", "200ms"]);
