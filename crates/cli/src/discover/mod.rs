@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use futures_util::StreamExt;
-use polyrpc::Status;
 use polyrpc::discovery::{Instance, InstanceStream};
+use polyrpc::{Error, Status};
 use tokio::time::timeout;
 
 use self::table::KnownInstance;
@@ -50,24 +50,40 @@ fn find(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 async fn show_once(sets: &mut InstanceStream, options: &Options) -> Result<ExitCode, Failure> {
-    let first = timeout(options.timeout, sets.next()).await;
-    let late = || Status::deadline_exceeded("the registry did not answer in time");
-    let first = first.map_err(|_| Failure::from_status(&late(), &options.url))?;
+    let first = wait_for_first(sets, options).await?;
     let instances = first.ok_or_else(|| Failure::new(format!("{} lists nothing", options.url)))?;
     let instances = instances.map_err(|error| Failure::from_status(error.status(), &options.url))?;
     terminal::print(&format_instances(&instances, options.json))?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// Waits for the first response, at most for the timeout. Later ones come only with changes.
+async fn wait_for_first(
+    sets: &mut InstanceStream,
+    options: &Options,
+) -> Result<Option<Result<Vec<Instance>, Error>>, Failure> {
+    let late = || Status::deadline_exceeded("the registry did not answer in time");
+    let first = timeout(options.timeout, sets.next()).await;
+    first.map_err(|_| Failure::from_status(&late(), &options.url))
+}
+
 /// Prints until a signal arrives or standard output is closed.
 async fn watch(sets: &mut InstanceStream, options: &Options) -> Result<ExitCode, Failure> {
     let mut stop = polyrpc::signal::shutdown();
     let mut known = None;
+    let mut has_answered = false;
     loop {
+        let next = async {
+            match has_answered {
+                true => Ok(sets.next().await),
+                false => wait_for_first(sets, options).await,
+            }
+        };
         let item = tokio::select! {
             () = &mut stop => return Ok(ExitCode::SUCCESS),
-            item = sets.next() => item,
+            item = next => item?,
         };
+        has_answered = true;
         let instances = match item {
             None => return Ok(ExitCode::SUCCESS),
             Some(Ok(instances)) => instances,

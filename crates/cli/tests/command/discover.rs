@@ -1,6 +1,7 @@
 //! `polyrpc discover`, as users run it.
 
 use std::fs;
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use crate::running::{InteractiveRun, Server, TempDir, polyrpc};
@@ -53,6 +54,17 @@ fn failed_discovery_prints_the_cause() {
     }
     let json = polyrpc(["discover", "file:///nowhere/at/all", "--json"]);
     assert!(json.stderr.contains(r#""status":"unavailable""#), "{json:?}");
+}
+
+#[test]
+fn registry_that_does_not_answer_is_given_up_at_the_timeout() {
+    // It accepts connections, and sends nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("remotefile://{}/servers", silent.local_addr().unwrap());
+    for more in [&[][..], &["--watch"]] {
+        let ran = polyrpc(["discover", &url, "--timeout", "200ms"].iter().chain(more));
+        assert!(ran.code == 68 && ran.stderr.contains("did not answer in time"), "{more:?}: {ran:?}");
+    }
 }
 
 #[test]
