@@ -14,7 +14,8 @@ use polyrpc_load::{Outcome, RunLength, Stop};
 
 use super::noise::NoiseProbe;
 use super::output::{Files, Output};
-use super::{PreparedLoad, RunOptions, document, interrupt};
+use super::report::ReplyCounts;
+use super::{INVALID, PreparedLoad, RunOptions, document, interrupt};
 use crate::failure::Failure;
 use crate::terminal;
 
@@ -59,7 +60,7 @@ pub(super) fn run(options: Options) -> Result<ExitCode, Failure> {
     let a = RunOptions { url: Some(options.a.clone()), ..options.run.clone() }.prepare()?;
     let stop = interrupt::watch()?;
     let comparison = Comparison { a, b, stop, probe: NoiseProbe::calibrate() };
-    let mut versus = comparison.measure(options.rounds.into())?;
+    let (mut versus, replies) = comparison.measure(options.rounds.into())?;
     if options.strict {
         let mut comparisons: Vec<_> =
             versus.figures.iter_mut().filter_map(|figure| figure.comparison.as_mut()).collect();
@@ -73,6 +74,9 @@ pub(super) fn run(options: Options) -> Result<ExitCode, Failure> {
     let urls = format!("{} and {}", redacted(&options.a), redacted(options.run.url()));
     let written = files.write(&[(urls, document)]);
     printed.and(written)?;
+    if code != INVALID {
+        replies?;
+    }
     Ok(ExitCode::from(code))
 }
 
@@ -104,8 +108,8 @@ struct Comparison {
 }
 
 impl Comparison {
-    /// Measures all rounds. After an interrupt the complete ones are reported.
-    fn measure(self, rounds: usize) -> Result<Versus, Failure> {
+    /// Measures all rounds, and checks the replies in them. After an interrupt the complete ones are reported.
+    fn measure(self, rounds: usize) -> Result<(Versus, Result<(), Failure>), Failure> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut measured: Vec<RoundResult> = Vec::with_capacity(rounds);
         let mut repeated = 0;
@@ -122,7 +126,17 @@ impl Comparison {
             terminal::print_error(format_args!("  round {number} of {rounds}{noise}"));
             measured.push(round);
         }
-        Ok(self.into_versus(started, &measured, repeated, rounds))
+        let replies = self.check_replies(&measured);
+        Ok((self.into_versus(started, &measured, repeated, rounds), replies))
+    }
+
+    /// Fails if a server sent a wrong reply.
+    fn check_replies(&self, measured: &[RoundResult]) -> Result<(), Failure> {
+        let check = |prepared: &PreparedLoad, counts: ReplyCounts| {
+            counts.check().map_err(|failure| failure.with_subject(&prepared.setting.url))
+        };
+        check(&self.a, ReplyCounts::of(measured.iter().flat_map(|round| &round.a)))?;
+        check(&self.b, ReplyCounts::of(measured.iter().flat_map(|round| &round.b)))
     }
 
     /// One round; `None` if it was interrupted.
@@ -301,4 +315,4 @@ with too much of it are repeated, up to 3, and no winner is named if most rounds
 Without --rate both servers are called in a closed loop. Each figure is judged by itself, so that of five figures one \
 differs by chance in up to 15 % of comparisons of equal servers with 6 rounds; --strict makes that 5 %.
 
-Exit codes: 0 B is not shown to be worse, 1 it is in a figure, 2 wrong command line, 3 INVALID.";
+Exit codes: 0 B is not shown to be worse, 1 it is in a figure, or a reply differs from --expect, 2 wrong command line, 3 INVALID.";

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::options::LoadOptions;
 use super::output::Output;
+use super::report::ReplyCounts;
 use super::{INVALID, PreparedLoad, interrupt};
 use crate::failure::Failure;
 use crate::terminal::{self, format_count};
@@ -23,9 +24,11 @@ pub(super) fn run(
     };
     let stop = interrupt::watch()?;
     let trials = RefCell::new(Vec::new());
+    let mut replies = ReplyCounts::default();
     let search = Search { from: profile.highest_rate(), ..Search::default() };
     let found = find_max(search, |rate| {
         let outcome = measure(&prepared.plan, rate, &stop)?;
+        replies.add(&outcome);
         let met = slo.are_met(&outcome);
         let trial = judge(&outcome, met);
         let checked: Vec<_> = slo.check(&outcome).iter().map(ToString::to_string).collect();
@@ -41,11 +44,12 @@ pub(super) fn run(
     };
     let text = format_limit(&limit, search.confirmations);
     output.print(&text, || to_json(&limit, prepared, trials.take()).to_string())?;
-    Ok(match (limit.met, limit.generator) {
-        (None, Some(_)) => ExitCode::from(INVALID),
-        (None, None) => ExitCode::FAILURE,
-        (Some(_), _) => ExitCode::SUCCESS,
-    })
+    if let (None, Some(_)) = (limit.met, limit.generator) {
+        return Ok(ExitCode::from(INVALID));
+    }
+    // The conditions may permit failed calls, but a server with wrong replies does not do what is measured.
+    replies.check()?;
+    Ok(if limit.met.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Why a search has no result.

@@ -8,6 +8,7 @@ use polyrpc_load::{CheckedCondition, Histogram, Lost, Outcome, Pacing, Plan, Pro
 
 use super::latency::Latency;
 use super::machine::Machine;
+use crate::failure::Failure;
 use crate::terminal::{Painter, ShortDuration, escape, format_count, pluralize};
 
 /// Description of the measured calls.
@@ -101,10 +102,35 @@ pub(super) fn describe_lost(lost: &Lost) -> String {
     format!("{what}: {calls} had no connection, the first after {}: {reason}", ShortDuration(*after))
 }
 
-/// Describes wrong replies.
-pub(super) fn describe_wrong_replies(outcome: &Outcome) -> String {
-    let (wrong, answered) = (outcome.wrong_replies(), outcome.counts.succeeded + outcome.counts.failed);
-    format!("{} of {} calls got another reply than --expect", format_count(wrong), format_count(answered))
+/// Replies of one or several runs, and how many of them were not the expected ones.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ReplyCounts {
+    wrong: u64,
+    answered: u64,
+}
+
+impl ReplyCounts {
+    /// Adds the replies of a run.
+    pub(super) fn add(&mut self, outcome: &Outcome) {
+        self.wrong += outcome.wrong_replies();
+        self.answered += outcome.counts.succeeded + outcome.counts.failed;
+    }
+
+    /// Counts the replies of these runs.
+    pub(super) fn of<'o>(outcomes: impl IntoIterator<Item = &'o Outcome>) -> Self {
+        let mut counts = Self::default();
+        outcomes.into_iter().for_each(|outcome| counts.add(outcome));
+        counts
+    }
+
+    /// Fails if a reply was wrong.
+    pub(super) fn check(self) -> Result<(), Failure> {
+        if self.wrong == 0 {
+            return Ok(());
+        }
+        let (wrong, answered) = (format_count(self.wrong), format_count(self.answered));
+        Err(Failure::new(format!("{wrong} of {answered} calls got another reply than --expect")))
+    }
 }
 
 impl fmt::Display for Report<'_> {

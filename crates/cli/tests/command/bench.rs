@@ -331,6 +331,9 @@ fn highest_rate_is_searched_and_reported_as_an_interval() {
     assert!(never.code != 0 && never.stdout.contains("below 2/s"), "{never:?}");
     let wrong = bench(&server.url("rpcx"), &search);
     assert!(wrong.code == 2 && wrong.stderr.contains("--slo"), "{wrong:?}");
+    // Each trial would have seconds of its own.
+    let live = bench(&server.url("rpcx"), &[&search[..], &["--slo", "p99<1ns", "--live"]].concat());
+    assert!(live.code == 1 && live.stderr.contains("--live is for one run"), "{live:?}");
     // A condition that is not judged must not look as if it were met.
     for unused in [
         &["--slo", "p99<1ns", "-n", "3"][..],
@@ -419,6 +422,28 @@ fn wrong_replies_are_failed_calls() {
         let said = "error: 25 of 50 calls got another reply than --expect";
         assert!(ran.code == 1 && ran.stderr.contains(said), "{ran:?}");
     }
+}
+
+#[test]
+fn wrong_replies_fail_a_search_and_a_comparison() {
+    let url = format!("http://{}", answer_every_other_call_wrongly());
+    let expect = ["add", "[1,2]", "--warmup", "0s", "--expect", "3"];
+    let what = "calls got another reply than --expect";
+
+    // The condition is met at low rates although half of the calls fail.
+    let search = ["--rate", "100", "--find-max", "--slo", "rate<150", "--duration", "200ms"];
+    let ran = polyrpc(["bench", &url].iter().chain(&expect).chain(&search));
+    assert!(ran.stdout.contains("/s ("), "the result is printed: {ran:?}");
+    // On a busy machine every trial may be invalid.
+    assert!(ran.code == 1 && ran.stderr.contains(what) || ran.code == 3, "{ran:?}");
+
+    let server = Server::serve([]);
+    let right = server.url("http");
+    let rounds = ["--rounds", "6", "-n", "20"];
+    let ran = polyrpc(["bench", "ab", &right, &url].iter().chain(&expect).chain(&rounds));
+    assert!(ran.stdout.contains("B / A"), "the result is printed: {ran:?}");
+    let said = format!("error: {url}: 120 of 240 {what}");
+    assert!(ran.code == 1 && ran.stderr.contains(&said), "{ran:?}");
 }
 
 /// An HTTP server that says that 1 + 2 is 3, then 4, then 3 again.
