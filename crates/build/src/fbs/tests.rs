@@ -158,6 +158,17 @@ fn fields_do_not_hide_the_variables_of_generated_code() {
 }
 
 #[test]
+fn field_does_not_take_the_name_of_the_reader_of_a_nested_message() {
+    let schema = read("table T { x: [ubyte] (nested_flatbuffer: \"T\"); x_nested: int; }");
+    let generated = generate::generate(&Config::new(), &schema).expect("code");
+    let (_, code) = generated.files.first().expect("a file");
+    for line in ["pub fn x_nested(self) -> i32", "pub fn x_nested_(self) -> ::core::option::Option<TRef<'a>>"]
+    {
+        assert_eq!(code.matches(line).count(), 1, "{line}\n\n{code}");
+    }
+}
+
+#[test]
 fn truncated_or_damaged_schema_never_panics() {
     let text = include_str!("../../tests/fbs/rich.fbs").replace("include", "// include");
     for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {

@@ -1,7 +1,7 @@
 //! Tables: marker, reader and arguments.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::{format_ident, quote};
+use quote::quote;
 
 use super::super::schema::{Default, Field, Scalar, Table, Type};
 use super::rust::{Names, docs_or, ident, ident_with, number, text, unused_ident};
@@ -153,7 +153,9 @@ impl Definition<'_> {
             _ => self.plain_accessor(field),
         };
         let nested = field.nested.map(|table| {
-            let (table, view) = (Type::Table(table), format_ident!("{}_nested", field.name));
+            let taken = self.fields.iter().map(|field| &*field.name);
+            let view = unused_ident(&format!("{}_nested", field.name), taken);
+            let table = Type::Table(table);
             let (path, of) = (self.names.type_path(&table, "Ref"), self.names.value(&table));
             let doc = format!(" The nested FlatBuffer in `{}`.", field.name);
             quote! {
