@@ -97,12 +97,20 @@ impl Parser {
     }
 
     fn ty(&mut self) -> Result<TypeDecl, Wrong> {
+        self.nested_ty(MAX_TYPE_DEPTH)
+    }
+
+    /// Parses a type with at most this number of vectors and arrays in each other.
+    fn nested_ty(&mut self, depth: usize) -> Result<TypeDecl, Wrong> {
         let at = self.peek().at;
         if !self.take_mark('[') {
             let path = self.path()?;
             return Ok(TypeDecl { at, kind: TypeKind::Named(path.value) });
         }
-        let element = Box::new(self.ty()?);
+        let Some(depth) = depth.checked_sub(1) else {
+            return Err(wrong(at, "vectors are nested too deeply".to_owned()));
+        };
+        let element = Box::new(self.nested_ty(depth)?);
         let kind = match self.take_mark(':') {
             true => TypeKind::Array(element, self.literal()?),
             false => TypeKind::Vector(element),
@@ -275,6 +283,9 @@ impl Parser {
         &self.tokens[self.next]
     }
 }
+
+/// Depth of types. A vector of vectors is an error anyway, but one that is found later, by recursion, too.
+const MAX_TYPE_DEPTH: usize = 16;
 
 fn unexpected(token: &Token, wanted: &str) -> Wrong {
     wrong(token.at, format!("want {wanted}, not {}", token.kind.describe()))

@@ -169,6 +169,13 @@ fn field_does_not_take_the_name_of_the_reader_of_a_nested_message() {
 }
 
 #[test]
+fn nesting_of_vectors_is_bounded() {
+    let text = format!("table T {{ a: {}", "[".repeat(200_000));
+    let error = read_text("t.fbs", &text).expect_err("too deep").to_string();
+    assert_eq!(error, "t.fbs:1:30: vectors are nested too deeply");
+}
+
+#[test]
 fn truncated_or_damaged_schema_never_panics() {
     let text = include_str!("../../tests/fbs/rich.fbs").replace("include", "// include");
     for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
