@@ -364,7 +364,11 @@ impl Translator {
 
     /// The directions in which the method streams; unary if it is not described.
     pub(crate) fn stream_type(&self) -> StreamType {
-        self.types.as_ref().map_or(StreamType::UNARY, |types| types.stream_type)
+        match (&self.fbs, &self.types) {
+            (Some(method), _) => method.stream_type(),
+            (None, Some(types)) => types.stream_type,
+            (None, None) => StreamType::UNARY,
+        }
     }
 
     /// Whether files or the server have described the method, with the directions in which it streams.

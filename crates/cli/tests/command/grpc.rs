@@ -232,6 +232,27 @@ fn messages_stream_in_each_direction_and_both() {
 }
 
 #[test]
+fn streaming_method_of_a_fbs_streams() {
+    let dir = TempDir::new();
+    let schema = dir.path().join("twice.fbs").display().to_string();
+    let declared =
+        "table Text { text: string; } rpc_service Twice { Say(Text): Text (streaming: \"server\"); }";
+    fs::write(&schema, declared).unwrap();
+    let twice = |cx: Context, message: Bytes| async move {
+        (cx, Ok(Streaming::from_iter([message.clone(), message])))
+    };
+    let service = ServiceBuilder::new("Twice").server_streaming::<Raw, Bytes, Bytes, _, _>("Say", twice);
+    let server = Local::serve(polyrpc::Server::new().service(service));
+    let call = |scheme: &str| {
+        polyrpc(["call", &server.url(scheme), "Twice/Say", r#"{"text":"a"}"#, "--schema", &schema])
+    };
+    let text = json!({ "text": "a" });
+    assert_eq!(call("grpc").values(), [text.clone(), text]);
+    let refused = call("fb-rpc");
+    assert!(refused.code == 1 && refused.stderr.contains("fb_rpc has no streams"), "{refused:?}");
+}
+
+#[test]
 fn messages_from_stdin_are_sent_as_they_arrive() {
     let server = shapes_server();
     let mut run = InteractiveRun::start(["call", &server.url("grpc"), "test.shapes.Shapes/Converse", "-"]);

@@ -7,6 +7,7 @@ mod write;
 
 use std::sync::Arc;
 
+use polyrpc::layer::StreamType;
 use polyrpc::payload::flatbuffers::{Message, Opaque};
 use polyrpc_build::fbs::{self, Schema};
 
@@ -58,6 +59,7 @@ pub struct Method {
     response: usize,
     /// Its name on the wire.
     wire_name: String,
+    stream_type: StreamType,
 }
 
 impl Method {
@@ -93,7 +95,9 @@ impl Method {
             false => format!("{}/{method_name}", service.full_name()),
         };
         let (request, response) = (method.request, method.response);
-        Ok(Self { schema, request, response, wire_name })
+        let stream_type =
+            StreamType { client_streaming: method.client_streams, server_streaming: method.server_streams };
+        Ok(Self { schema, request, response, wire_name, stream_type })
     }
 
     /// Returns the schema that declares it.
@@ -112,6 +116,11 @@ impl Method {
     /// Returns the name on the wire.
     pub fn wire_name(&self) -> &str {
         &self.wire_name
+    }
+
+    /// Returns the directions in which the method streams, by its attribute `streaming`.
+    pub fn stream_type(&self) -> StreamType {
+        self.stream_type
     }
 
     /// Encodes a JSON object as the request.
