@@ -6,6 +6,8 @@ use polyrpc_core::protobuf::{Reader, WireType};
 use polyrpc_describe::{Comments, ProtoFiles};
 use protox::prost::Message;
 use protox::prost_reflect::prost_types::field_descriptor_proto::Type;
+use protox::prost_reflect::prost_types::field_options::{CType, JsType};
+use protox::prost_reflect::prost_types::file_options::OptimizeMode;
 use protox::prost_reflect::prost_types::method_options::IdempotencyLevel;
 use protox::prost_reflect::prost_types::{
     DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto, MethodDescriptorProto,
@@ -218,10 +220,13 @@ impl Writer<'_> {
             value.as_ref().map(|value| format!("option {name} = {};", quote(value)))
         };
         let flag = |name: &str, value: Option<bool>| value.map(|value| format!("option {name} = {value};"));
+        let mode = options.optimize_for.and_then(|mode| OptimizeMode::try_from(mode).ok());
         let lines: Vec<_> = [
             text("java_package", &options.java_package),
             text("java_outer_classname", &options.java_outer_classname),
             flag("java_multiple_files", options.java_multiple_files),
+            flag("java_string_check_utf8", options.java_string_check_utf8),
+            mode.map(|mode| format!("option optimize_for = {};", mode.as_str_name())),
             text("go_package", &options.go_package),
             flag("cc_generic_services", options.cc_generic_services),
             flag("java_generic_services", options.java_generic_services),
@@ -232,6 +237,7 @@ impl Writer<'_> {
             text("swift_prefix", &options.swift_prefix),
             text("php_class_prefix", &options.php_class_prefix),
             text("php_namespace", &options.php_namespace),
+            text("php_metadata_namespace", &options.php_metadata_namespace),
             text("ruby_package", &options.ruby_package),
             flag("deprecated", options.deprecated),
         ]
@@ -428,12 +434,18 @@ fn options(field: &FieldDescriptorProto) -> String {
         }
     }
     if let Some(declared) = &field.options {
-        if let Some(packed) = declared.packed {
-            options.push(format!("packed = {packed}"));
-        }
-        if declared.deprecated() {
-            options.push("deprecated = true".to_owned());
-        }
+        let flag = |name: &str, value: Option<bool>| value.map(|value| format!("{name} = {value}"));
+        let ctype = declared.ctype.and_then(|kind| CType::try_from(kind).ok());
+        let jstype = declared.jstype.and_then(|kind| JsType::try_from(kind).ok());
+        let lines = [
+            ctype.map(|kind| format!("ctype = {}", kind.as_str_name())),
+            flag("packed", declared.packed),
+            jstype.map(|kind| format!("jstype = {}", kind.as_str_name())),
+            flag("lazy", declared.lazy),
+            flag("deprecated", declared.deprecated),
+            flag("weak", declared.weak),
+        ];
+        options.extend(lines.into_iter().flatten());
     }
     if options.is_empty() { String::new() } else { format!(" [{}]", options.join(", ")) }
 }

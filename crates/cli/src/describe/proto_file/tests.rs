@@ -54,6 +54,9 @@ const SHOP: &str = r#"
     import "google/protobuf/timestamp.proto";
     option java_package = "com.shop";
     option java_multiple_files = true;
+    option java_string_check_utf8 = true;
+    option optimize_for = CODE_SIZE;
+    option php_metadata_namespace = "Shop\\Metadata";
     // What a customer wants.
     //
     // In \full.
@@ -71,6 +74,9 @@ const SHOP: &str = r#"
       // How it is paid.
       oneof payment { string card = 6; bytes coin = 7; }
       optional google.protobuf.Timestamp at = 17;
+      optional int64 big = 18 [jstype = JS_STRING];
+      optional bytes photo = 19 [ctype = CORD];
+      optional Item first = 20 [lazy = true, deprecated = false];
       message Item { enum Kind { A = 0; } optional Kind kind = 1; extend Order { optional Item best = 101; } }
       extensions 100 to 199, 1000 to max;
       reserved 8, 10 to 12;
