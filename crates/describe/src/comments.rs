@@ -2,7 +2,9 @@ use std::collections::HashMap;
 
 use polyrpc_core::protobuf::{Reader, WireType};
 
-/// Comments of the declarations in `.proto` files, by the full names of messages, fields, enums, services and methods.
+/// Comments of the declarations in `.proto` files, by the full names of messages, fields, extensions, enums, their
+/// values, services and methods. A value has the name of its scope, which is that of the enum: `shop.RED`, and not
+/// `shop.Colour.RED`.
 ///
 /// Only sets with `source_code_info` have comments: those of `protoc --include_source_info`, and `.proto` files that
 /// were read as text. Servers usually omit it.
@@ -48,6 +50,7 @@ fn read_file(file: &[u8], comments: &mut HashMap<String, String>) {
 
 /// A named part of a file.
 struct Declaration<'a> {
+    kind: Kind,
     name: &'a str,
     /// Parts by the numbers of the fields that contain them (`google/protobuf/descriptor.proto`).
     parts: Vec<(u64, Vec<Self>)>,
@@ -57,6 +60,7 @@ struct Declaration<'a> {
 enum Kind {
     File,
     Message,
+    Enum,
     Service,
     Other,
 }
@@ -65,9 +69,11 @@ impl Kind {
     /// The fields that contain declarations, with the kinds of these.
     fn parts(self) -> &'static [(u32, Self)] {
         match self {
-            Self::File => &[(4, Self::Message), (5, Self::Other), (6, Self::Service)],
-            Self::Message => &[(2, Self::Other), (3, Self::Message), (4, Self::Other), (8, Self::Other)],
-            Self::Service => &[(2, Self::Other)],
+            Self::File => &[(4, Self::Message), (5, Self::Enum), (6, Self::Service), (7, Self::Other)],
+            Self::Message => {
+                &[(2, Self::Other), (3, Self::Message), (4, Self::Enum), (6, Self::Other), (8, Self::Other)]
+            }
+            Self::Enum | Self::Service => &[(2, Self::Other)],
             Self::Other => &[],
         }
     }
@@ -79,13 +85,17 @@ impl<'a> Declaration<'a> {
             let each = fields(bytes, number).filter(|_| depth > 0);
             (u64::from(number), each.map(|part| Self::read(kind, part, depth - 1)).collect())
         };
-        Self { name: text(bytes, 1), parts: kind.parts().iter().map(part).collect() }
+        Self { kind, name: text(bytes, 1), parts: kind.parts().iter().map(part).collect() }
     }
 
     /// Returns the full name of the declaration that a path of fields and indices leads to.
     fn find(&self, package: &str, path: impl Iterator<Item = u64>) -> Option<String> {
         let (mut holder, mut name, mut path) = (self, package.to_owned(), path);
         while let Some(number) = path.next() {
+            if matches!(holder.kind, Kind::Enum) {
+                // Its values are declared beside it.
+                name.truncate(name.rfind('.').unwrap_or(0));
+            }
             let (_, parts) = holder.parts.iter().find(|(known, _)| *known == number)?;
             holder = parts.get(usize::try_from(path.next()?).ok()?)?;
             if !name.is_empty() {
@@ -160,6 +170,14 @@ mod tests {
           // A part.
           message Line { int32 count = 1; }
           repeated Line lines = 2;
+          enum Kind {
+            // The usual one.
+            PLAIN = 0;
+          }
+        }
+        // Of a thing.
+        enum Colour {
+          RED = 0; // As fire.
         }
         // Sells.
         service Shop {
@@ -181,6 +199,10 @@ mod tests {
             ("shop.Order", Some("What a customer wants.\n\n  Indented.")),
             ("shop.Order.id", Some("Chosen by the customer.")),
             ("shop.Order.Line", Some("A part.")),
+            ("shop.Order.PLAIN", Some("The usual one.")),
+            ("shop.Colour", Some("Of a thing.")),
+            ("shop.RED", Some("As fire.")),
+            ("shop.Colour.RED", None),
             ("shop.Shop", Some("Sells.")),
             ("shop.Shop.Buy", Some("Buys things.")),
             ("shop.Order.lines", None),

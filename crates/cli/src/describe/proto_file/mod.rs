@@ -194,7 +194,7 @@ impl Writer<'_> {
         }
         for field in &file.extension {
             self.line("");
-            self.extension(field);
+            self.extension(file.package(), field);
         }
         Ok(())
     }
@@ -345,7 +345,7 @@ impl Writer<'_> {
         }
         for field in &message.extension {
             self.line("");
-            self.extension(field);
+            self.extension(full_name, field);
         }
     }
 
@@ -373,9 +373,9 @@ impl Writer<'_> {
         }
     }
 
-    fn extension(&mut self, field: &FieldDescriptorProto) {
+    fn extension(&mut self, scope: &str, field: &FieldDescriptorProto) {
         self.block(&format!("extend {}", field.extendee()), |writer| {
-            writer.field("", &DescriptorProto::default(), field);
+            writer.field(scope, &DescriptorProto::default(), field);
         });
     }
 
@@ -393,6 +393,7 @@ impl Writer<'_> {
             for value in &declared.value {
                 let deprecated = value.options.as_ref().is_some_and(|options| options.deprecated());
                 let options = if deprecated { " [deprecated = true]" } else { "" };
+                writer.comment(&join(scope, value.name()));
                 writer.line(&format!("{} = {}{options};", value.name(), value.number()));
             }
             let ranges = declared.reserved_range.iter().map(|range| (range.start(), range.end()));

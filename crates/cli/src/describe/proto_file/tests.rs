@@ -77,12 +77,22 @@ const SHOP: &str = r#"
       optional int64 big = 18 [jstype = JS_STRING];
       optional bytes photo = 19 [ctype = CORD];
       optional Item first = 20 [lazy = true, deprecated = false];
-      message Item { enum Kind { A = 0; } optional Kind kind = 1; extend Order { optional Item best = 101; } }
+      message Item {
+        enum Kind {
+          // The usual one.
+          A = 0;
+        }
+        optional Kind kind = 1;
+        extend Order { optional Item best = 101; }
+      }
       extensions 100 to 199, 1000 to max;
       reserved 8, 10 to 12;
       reserved "old", "older";
     }
-    extend Order { optional parts.Colour tint = 100; }
+    extend Order {
+      // Of its label.
+      optional parts.Colour tint = 100;
+    }
     // Sells.
     service Shop {
       // Buys.
@@ -165,6 +175,8 @@ fn comments_are_kept() {
         "// What a customer wants.\n//\n// In \\full.\nmessage Order {",
         "// Sells.\nservice Shop {\n  // Buys.\n  rpc Buy(.shop.v1.Order) returns (stream .shop.v1.Order.Item);",
         "  // How it is paid.\n  oneof payment {",
+        "    enum Kind {\n      // The usual one.\n      A = 0;\n    }",
+        "extend .shop.v1.Order {\n  // Of its label.\n  optional .parts.Colour tint = 100;\n}",
     ] {
         assert!(text.contains(comment), "{comment}\n{text}");
     }
