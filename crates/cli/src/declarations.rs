@@ -63,7 +63,7 @@ pub(crate) fn describe_json(files: &[FileDescriptorProto], full_name: &str) -> O
         What::Method(_) => "method",
         What::Message(_) => "message",
         What::Enum(_) => "enum",
-        What::Extension(_) => "extension",
+        What::Extension(..) => "extension",
     };
     let mut description =
         json!({ "name": found.full_name, "kind": kind, "file": found.file.name(), "declaration": text });
@@ -108,7 +108,7 @@ pub(crate) fn describe(files: &[FileDescriptorProto], name: &str) -> Option<Stri
         What::Service(service) => text.service(service),
         What::Message(message) => text.message(file, message),
         What::Enum(declared) => text.enumeration(declared),
-        What::Extension(field) => text.extension(file, field),
+        What::Extension(field, messages) => text.extension(file, messages, field),
         What::Method(method) => {
             text.line(&format!("rpc {};", signature(method)));
             let mut types = vec![method.input_type(), method.output_type()];
@@ -143,7 +143,8 @@ enum What<'a> {
     Method(&'a MethodDescriptorProto),
     Message(&'a DescriptorProto),
     Enum(&'a EnumDescriptorProto),
-    Extension(&'a FieldDescriptorProto),
+    /// With the messages of its scope, one of which may be its group.
+    Extension(&'a FieldDescriptorProto, &'a [DescriptorProto]),
 }
 
 fn find<'a>(files: &'a [FileDescriptorProto], full_name: &str) -> Option<Declaration<'a>> {
@@ -182,7 +183,10 @@ fn find_in_scope<'a>(
         declared.name() == name || declared.value.iter().any(|value| value.name() == name)
     };
     let enumeration = || enums.iter().find(holds).map(What::Enum);
-    let extension = || extensions.iter().find(|field| field.name() == name).map(What::Extension);
+    let extension = || {
+        let found = extensions.iter().find(|field| field.name() == name);
+        found.map(|field| What::Extension(field, messages))
+    };
     message().or_else(enumeration).or_else(extension)
 }
 
@@ -267,7 +271,7 @@ impl Text {
         }
         for field in &message.extension {
             self.line("");
-            self.extension(file, field);
+            self.extension(file, &message.nested_type, field);
         }
     }
 
@@ -277,8 +281,18 @@ impl Text {
             let line = format!("map<{}, {}> {} = {}", kind(0), kind(1), field.name(), field.number());
             return self.line(&format!("{line}{};", options(field)));
         }
+        self.unmapped_field(file, group(&message.nested_type, field), field);
+    }
+
+    /// A field that is no map.
+    fn unmapped_field(
+        &mut self,
+        file: &FileDescriptorProto,
+        group: Option<&DescriptorProto>,
+        field: &FieldDescriptorProto,
+    ) {
         let label = label(file, field);
-        match group(message, field) {
+        match group {
             Some(group) => {
                 let head = format!("{label}group {} = {}", group.name(), field.number());
                 self.block(&head, |text| text.members(file, group));
@@ -290,9 +304,14 @@ impl Text {
         }
     }
 
-    fn extension(&mut self, file: &FileDescriptorProto, field: &FieldDescriptorProto) {
+    fn extension(
+        &mut self,
+        file: &FileDescriptorProto,
+        messages: &[DescriptorProto],
+        field: &FieldDescriptorProto,
+    ) {
         self.block(&format!("extend {}", field.extendee().trim_start_matches('.')), |text| {
-            text.field(file, &DescriptorProto::default(), field);
+            text.unmapped_field(file, group(messages, field), field);
         });
     }
 
@@ -343,10 +362,10 @@ pub(crate) fn oneof<'a>(
     Some((index, oneof.name()))
 }
 
-/// The message that is printed in place of its field: a map entry or a group.
-fn part<'a>(message: &'a DescriptorProto, field: &FieldDescriptorProto) -> Option<&'a DescriptorProto> {
+/// The message that is printed in place of its field, a map entry or a group, among the messages of the field's scope.
+fn part<'a>(messages: &'a [DescriptorProto], field: &FieldDescriptorProto) -> Option<&'a DescriptorProto> {
     let name = field.type_name().rsplit('.').next()?;
-    message.nested_type.iter().find(|nested| nested.name() == name)
+    messages.iter().find(|message| message.name() == name)
 }
 
 pub(crate) fn entry<'a>(
@@ -355,20 +374,31 @@ pub(crate) fn entry<'a>(
 ) -> Option<&'a DescriptorProto> {
     let is_entry =
         |nested: &&DescriptorProto| nested.options.as_ref().is_some_and(|options| options.map_entry());
-    part(message, field).filter(is_entry)
+    part(&message.nested_type, field).filter(is_entry)
 }
 
+/// The group of a field or an extension, among the messages of its scope.
 pub(crate) fn group<'a>(
-    message: &'a DescriptorProto,
+    messages: &'a [DescriptorProto],
     field: &FieldDescriptorProto,
 ) -> Option<&'a DescriptorProto> {
-    part(message, field).filter(|_| field.r#type() == Type::Group)
+    if field.r#type() == Type::Group { part(messages, field) } else { None }
 }
 
 pub(crate) fn is_part(message: &DescriptorProto, nested: &DescriptorProto) -> bool {
-    let parts =
-        message.field.iter().filter_map(|field| entry(message, field).or_else(|| group(message, field)));
-    parts.into_iter().any(|part| part.name() == nested.name())
+    let is_entry = |field| entry(message, field).is_some_and(|entry| entry.name() == nested.name());
+    message.field.iter().any(is_entry)
+        || is_group(&message.nested_type, &message.field, nested)
+        || is_group(&message.nested_type, &message.extension, nested)
+}
+
+/// Whether a message is the group of one of these fields or extensions.
+pub(crate) fn is_group(
+    messages: &[DescriptorProto],
+    fields: &[FieldDescriptorProto],
+    message: &DescriptorProto,
+) -> bool {
+    fields.iter().filter_map(|field| group(messages, field)).any(|group| group.name() == message.name())
 }
 
 pub(crate) fn label(file: &FileDescriptorProto, field: &FieldDescriptorProto) -> &'static str {
@@ -462,7 +492,7 @@ mod tests {
           reserved "old";
         }
         enum Colour { option allow_alias = true; RED = 0; ROUGE = 0 [deprecated = true]; }
-        extend Order { optional Colour colour = 100; }
+        extend Order { optional Colour colour = 100; optional group Extra = 101 { optional bool is_new = 1; } }
         service Shop {
           rpc Buy(Order) returns (stream Order.Item);
           rpc Talk(stream Order) returns (stream Order);
@@ -550,6 +580,9 @@ mod tests {
             extension.contains("\nextend shop.Order {\n  optional shop.Colour colour = 100;\n}"),
             "{extension}"
         );
+        let group =
+            "extend shop.Order {\n  optional group Extra = 101 {\n    optional bool is_new = 1;\n  }\n}";
+        assert!(describe(&files, "shop.extra").unwrap().ends_with(group));
         let method = describe(&files, "shop.Shop.Buy").unwrap();
         assert!(method.contains("\nrpc Buy (shop.Order) returns (stream shop.Order.Item);"), "{method}");
         for unknown in ["", "shop", "shop.Nope", "shops.Order", "Order"] {

@@ -15,7 +15,7 @@ use protox::prost_reflect::prost_types::{
 };
 
 use crate::declarations::{
-    self, MAX_FIELD, entry, format_range, group, is_part, kind, label, last_before, oneof,
+    self, MAX_FIELD, entry, format_range, group, is_group, is_part, kind, label, last_before, oneof,
 };
 use crate::failure::Failure;
 use crate::message::{SchemaSource, service_hint};
@@ -184,7 +184,8 @@ impl Writer<'_> {
             self.line("");
             self.service(service, methods);
         }
-        for message in &file.message_type {
+        let is_group = |message: &&DescriptorProto| is_group(&file.message_type, &file.extension, message);
+        for message in file.message_type.iter().filter(|message| !is_group(message)) {
             self.line("");
             self.message(file.package(), message);
         }
@@ -194,7 +195,7 @@ impl Writer<'_> {
         }
         for field in &file.extension {
             self.line("");
-            self.extension(file.package(), field);
+            self.extension(file.package(), &file.message_type, field);
         }
         Ok(())
     }
@@ -345,20 +346,24 @@ impl Writer<'_> {
         }
         for field in &message.extension {
             self.line("");
-            self.extension(full_name, field);
+            self.extension(full_name, &message.nested_type, field);
         }
     }
 
     fn field(&mut self, scope: &str, message: &DescriptorProto, field: &FieldDescriptorProto) {
         self.comment(&join(scope, field.name()));
-        let options = options(field);
         if let Some(entry) = entry(message, field) {
             let kind = |index: usize| entry.field.get(index).map(absolute_type).unwrap_or_default();
             let head = format!("map<{}, {}> {} = {}", kind(0), kind(1), field.name(), field.number());
-            return self.line(&format!("{head}{options};"));
+            return self.line(&format!("{head}{};", options(field)));
         }
-        let label = label(self.file, field);
-        match group(message, field) {
+        self.unmapped_field(scope, group(&message.nested_type, field), field);
+    }
+
+    /// A field that is no map, below its comment.
+    fn unmapped_field(&mut self, scope: &str, group: Option<&DescriptorProto>, field: &FieldDescriptorProto) {
+        let (label, options) = (label(self.file, field), options(field));
+        match group {
             Some(group) => {
                 let head = format!("{label}group {} = {}{options}", group.name(), field.number());
                 let full_name = join(scope, group.name());
@@ -373,9 +378,11 @@ impl Writer<'_> {
         }
     }
 
-    fn extension(&mut self, scope: &str, field: &FieldDescriptorProto) {
+    /// An extension, with the messages of its scope, one of which may be its group.
+    fn extension(&mut self, scope: &str, messages: &[DescriptorProto], field: &FieldDescriptorProto) {
         self.block(&format!("extend {}", field.extendee()), |writer| {
-            writer.field(scope, &DescriptorProto::default(), field);
+            writer.comment(&join(scope, field.name()));
+            writer.unmapped_field(scope, group(messages, field), field);
         });
     }
 

@@ -83,7 +83,7 @@ const SHOP: &str = r#"
           A = 0;
         }
         optional Kind kind = 1;
-        extend Order { optional Item best = 101; }
+        extend Order { optional Item best = 101; repeated group Other = 102 { optional Item it = 1; } }
       }
       extensions 100 to 199, 1000 to max;
       reserved 8, 10 to 12;
@@ -92,6 +92,7 @@ const SHOP: &str = r#"
     extend Order {
       // Of its label.
       optional parts.Colour tint = 100;
+      optional group Extra = 103 { optional string text = 1; }
     }
     // Sells.
     service Shop {
