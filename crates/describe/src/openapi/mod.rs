@@ -4,6 +4,8 @@ mod binding;
 mod failure;
 mod operation;
 
+use std::collections::HashSet;
+
 use polyrpc::Json;
 use polyrpc_wire::http::rule::Binding;
 use serde_json::{Map, Value, json};
@@ -42,7 +44,10 @@ struct Document {
     usual: Definitions,
     /// Messages in canonical JSON.
     canonical: Definitions,
-    operations: Vec<String>,
+    /// Ids of the operations so far.
+    operations: HashSet<String>,
+    /// Ids of the methods' first operations, which no further operation may have.
+    first_ids: HashSet<String>,
     omitted: Vec<String>,
 }
 
@@ -91,7 +96,8 @@ impl OpenApi {
             paths: Map::new(),
             usual: Definitions::new(self.dialect, PLACE),
             canonical: Definitions::new(Json::Proto3, PLACE).suffix(if mixed { ".canonical" } else { "" }),
-            operations: Vec::new(),
+            operations: HashSet::new(),
+            first_ids: methods.iter().map(id_of).collect(),
             omitted: Vec::new(),
         };
         for method in methods {
@@ -194,12 +200,9 @@ impl Document {
         self.add("post", &path(method), method, operation)
     }
 
-    /// Adds an operation. Its id is unique, since a method may have several bindings.
+    /// Adds an operation.
     fn add(&mut self, verb: &str, path: &str, method: &Method, operation: Operation) -> Result<(), String> {
-        let base = method.target().replace('/', ".");
-        let count = self.operations.iter().filter(|known| **known == base).count();
-        self.operations.push(base.clone());
-        let id = if count == 0 { base } else { format!("{base}_{}", count + 1) };
+        let id = self.unique_id(method);
         let item = self.paths.entry(path).or_insert_with(|| Value::Object(Map::new()));
         if item.get(verb).is_some() {
             return Err(format!("{}: `{verb} {path}` is that of another method", method.target()));
@@ -207,6 +210,24 @@ impl Document {
         item[verb] = operation.into_value(id);
         Ok(())
     }
+
+    /// Returns a new id: a method may have several bindings. A number is skipped if the result is the id of another
+    /// method, also of a later one, so that the ids of methods do not depend on their order.
+    fn unique_id(&mut self, method: &Method) -> String {
+        let first = id_of(method);
+        let (mut id, mut number) = (first.clone(), 1);
+        while self.operations.contains(&id) || number > 1 && self.first_ids.contains(&id) {
+            number += 1;
+            id = format!("{first}_{number}");
+        }
+        self.operations.insert(id.clone());
+        id
+    }
+}
+
+/// Returns the id of a method's first operation.
+fn id_of(method: &Method) -> String {
+    method.target().replace('/', ".")
 }
 
 /// A message is required unless it has defaults for everything.

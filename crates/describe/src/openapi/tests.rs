@@ -79,6 +79,32 @@ fn document_has_a_path_for_each_rule() {
 }
 
 #[test]
+fn id_of_a_further_binding_is_not_that_of_another_method() {
+    let source = r#"
+        syntax = "proto3";
+        package library;
+        import "google/protobuf/descriptor.proto";
+        message HttpRule { string get = 2; repeated HttpRule additional_bindings = 11; }
+        extend google.protobuf.MethodOptions { HttpRule http = 72295728; }
+        message Book { string name = 1; }
+        service Library {
+          rpc Find(Book) returns (Book) {
+            option (http) = { get: "/v1/a" additional_bindings { get: "/v1/b" } };
+          }
+          rpc Find_2(Book) returns (Book) { option (http) = { get: "/v1/c" }; }
+        }
+    "#;
+    let document = OpenApi::new("Library").document(&files(source).methods()).unwrap();
+    for (path, id) in [
+        ("/v1/a", "library.Library.Find"),
+        ("/v1/b", "library.Library.Find_3"),
+        ("/v1/c", "library.Library.Find_2"),
+    ] {
+        assert_eq!(document["paths"][path]["get"]["operationId"], id);
+    }
+}
+
+#[test]
 fn wildcards_without_a_variable_are_parameters_wherever_they_are() {
     let source = r#"
         syntax = "proto3";
