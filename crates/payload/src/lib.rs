@@ -9,6 +9,8 @@ pub mod calendar;
 pub mod compress;
 pub mod flatbuffers;
 pub mod gob;
+#[doc(hidden)]
+pub mod lenient_base64;
 pub mod msgpack;
 pub mod schema;
 pub mod struct_pack;

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 use base64::Engine;
-use base64::alphabet::{STANDARD, URL_SAFE};
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::engine::general_purpose::STANDARD;
 use polyrpc_core::protobuf::{WireType, put_tag, put_varint};
 
 use super::binary::{close, close_message, open, open_message, put_bytes, put_integer};
 use super::{Error, MAX_DEPTH, ParsedMessage};
+use crate::lenient_base64;
 use crate::schema::{Field, FieldSet, Kind, Message, MessageType, Pool, Spelling, WellKnown};
 
 /// Source of tokens.
@@ -690,13 +690,12 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     }
 
     fn base64(&mut self, message: &MessageType, text: &str) -> Result<(), Error> {
-        let engine = match self.dialect {
-            JsonDialect::Brpc | JsonDialect::Proto3 if text.contains(['-', '_']) => &LENIENT_URL_SAFE,
-            JsonDialect::Brpc | JsonDialect::Proto3 => &LENIENT,
-            JsonDialect::Lenient | JsonDialect::Go => &STRICT,
-        };
         let mark = open(&mut self.out);
-        engine.decode_vec(text, &mut self.out).map_err(|_| match self.dialect {
+        let decoded = match self.dialect {
+            JsonDialect::Brpc | JsonDialect::Proto3 => lenient_base64::decode_into(text, &mut self.out),
+            JsonDialect::Lenient | JsonDialect::Go => STANDARD.decode_vec(text, &mut self.out).ok(),
+        };
+        decoded.ok_or_else(|| match self.dialect {
             JsonDialect::Lenient => {
                 Error::new(format!("Fail to decode base64 string={text} [{}]", message.name()))
             }
@@ -863,13 +862,6 @@ fn mismatch_in_brpc(field: &Field, token: &Token<'_>) -> Error {
     };
     Error::new(format!("Invalid value `{value}' for field `{}' which SHOULD be {kind}", field.full_name()))
 }
-
-const STRICT: GeneralPurpose = GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new());
-const LENIENT_CONFIG: GeneralPurposeConfig = GeneralPurposeConfig::new()
-    .with_decode_padding_mode(DecodePaddingMode::Indifferent)
-    .with_decode_allow_trailing_bits(true);
-const LENIENT: GeneralPurpose = GeneralPurpose::new(&STANDARD, LENIENT_CONFIG);
-const LENIENT_URL_SAFE: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, LENIENT_CONFIG);
 
 /// Maximum length in bytes of an enum value's name in an error.
 const LONGEST_ENUM_NAME: usize = 100;

@@ -1,7 +1,6 @@
 use base64::Engine;
-use base64::alphabet;
 use base64::engine::general_purpose::STANDARD;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use polyrpc_payload::lenient_base64;
 use polyrpc_payload::schema::Kind;
 use serde_json::{Number, Value};
 
@@ -99,14 +98,7 @@ fn to_declared_whole(number: &Number) -> Option<i128> {
     })
 }
 
-/// Decodes either alphabet of base64, with or without padding, as parsers of canonical JSON do.
 fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    BASE64.decode(text.replace('-', "+").replace('_', "/")).ok()
+    let mut bytes = Vec::new();
+    lenient_base64::decode_into(text, &mut bytes).map(|()| bytes)
 }
-
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &alphabet::STANDARD,
-    GeneralPurposeConfig::new()
-        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
-        .with_decode_allow_trailing_bits(true),
-);
