@@ -11,7 +11,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 
 use bytes::Bytes;
-use polyrpc_core::{Compression, Format, Json};
+use polyrpc_core::{Carrier, Compression, Format, Json};
 use polyrpc_payload::compress;
 
 use crate::call::{Call, Field, Message, Side};
@@ -214,19 +214,20 @@ fn baidu_std(meta: Meta, body: &[u8]) -> Result<Call, String> {
         3 => Compression::Zlib,
         other => return Err(format!("brpc's compression number {other} is not supported")),
     };
-    let body = match compression {
-        Compression::None => body.to_vec(),
-        packed => compress::decompress(packed, body, LARGEST)
-            .map_err(|error| format!("its message cannot be decompressed: {error}"))?,
-    };
     Ok(Call {
         protocol: "baidu_std".to_owned(),
         service: meta.service,
         method: meta.method,
-        request: Some(Message::new(Format::Protobuf, body.into())),
+        request: Some(Message::new(Format::Protobuf, decompress(compression, body)?)),
         attachment: Bytes::copy_from_slice(attachment),
         ..Call::default()
     })
+}
+
+fn decompress(compression: Compression, body: &[u8]) -> Result<Bytes, String> {
+    compress::decompress(compression, body, LARGEST)
+        .map(Bytes::from)
+        .map_err(|error| format!("its message cannot be decompressed: {error}"))
 }
 
 fn looks_like_http(body: &[u8]) -> bool {
@@ -235,7 +236,7 @@ fn looks_like_http(body: &[u8]) -> bool {
         .any(|start| body.starts_with(start))
 }
 
-/// Reads a request as brpc prints it: no chunks, one field a line.
+/// Reads a request as brpc prints it: one field a line, and no chunks even if `Transfer-Encoding` names them.
 fn http(bytes: &[u8]) -> Result<Call, String> {
     let malformed = || "its HTTP request is malformed".to_owned();
     let end = bytes.windows(4).position(|part| part == b"\r\n\r\n").ok_or_else(malformed)?;
@@ -251,13 +252,17 @@ fn http(bytes: &[u8]) -> Result<Call, String> {
         return Err(format!("its path /{path} is not /Service/Method"));
     }
     let mut metadata = Vec::new();
-    let mut content_type = "";
+    let (mut content_type, mut encoding, mut hop_by_hop) = ("", "", Vec::new());
     for line in lines {
         let (name, value) = line.split_once(':').ok_or_else(malformed)?;
         let (name, value) = (name.trim().to_ascii_lowercase(), value.trim());
         match name.as_str() {
             "content-type" => content_type = value,
-            "host" | "content-length" | "connection" | "accept" | "user-agent" => {}
+            "content-encoding" => encoding = value,
+            "connection" => hop_by_hop.extend(value.split(',').map(|name| name.trim().to_ascii_lowercase())),
+            "accept" | "accept-encoding" | "user-agent" => {}
+            // A replay could not send them, since they are not metadata.
+            _ if Carrier::reserves(&name) || name.starts_with("content-") => {}
             _ if is_credential(&name) => {
                 metadata.push(Field { name, value: Bytes::new(), removed: true });
             }
@@ -266,6 +271,15 @@ fn http(bytes: &[u8]) -> Result<Call, String> {
             }
         }
     }
+    metadata.retain(|field: &Field| !hop_by_hop.contains(&field.name));
+    let compression = match encoding.to_ascii_lowercase().as_str() {
+        "" | "identity" => Compression::None,
+        // brpc decompresses gzip before it dumps the request, but keeps the field (`policy/http_rpc_protocol.cpp`,
+        // `ProcessHttpRequest`). Neither JSON nor protobuf starts with these bytes.
+        "gzip" | "x-gzip" if !body.starts_with(b"\r\n\r\n\x1f\x8b") => Compression::None,
+        "gzip" | "x-gzip" => Compression::Gzip,
+        _ => return Err(format!("its content encoding is {encoding}")),
+    };
     let format = match content_type.split(';').next().unwrap_or_default().trim() {
         "" | "application/json" => Format::Json(Json::Brpc),
         "application/proto" | "application/x-protobuf" | "application/protobuf" => Format::Protobuf,
@@ -276,7 +290,7 @@ fn http(bytes: &[u8]) -> Result<Call, String> {
         protocol: "http".to_owned(),
         service: service.to_owned(),
         method: method.to_owned(),
-        request: Some(Message::new(format, Bytes::copy_from_slice(body))),
+        request: Some(Message::new(format, decompress(compression, body)?)),
         metadata,
         ..Call::default()
     })
@@ -345,6 +359,39 @@ mod tests {
         assert!(http.metadata[0].removed && http.metadata[0].value.is_empty());
         assert_eq!(&http.metadata[1].value[..], b"7");
         assert_eq!(http.request.unwrap().body, &b"{}"[..]);
+    }
+
+    #[test]
+    fn body_of_http_is_decompressed_unless_brpc_has_done_it() {
+        let mut meta = Vec::new();
+        Fields(&mut meta).number(5, 7);
+        let request = |encoding: &str, body: &[u8]| {
+            let head = format!("POST /S/M HTTP/1.1\r\nContent-Encoding: {encoding}\r\n\r\n");
+            import(&meta, &[head.as_bytes(), body].concat(), 1)
+        };
+        let packed = compress::compress(Compression::Gzip, b"{}").unwrap();
+        for (encoding, body) in
+            [("gzip", &packed[..]), ("GZIP", &packed), ("gzip", b"{}"), ("identity", b"{}")]
+        {
+            let imported = request(encoding, body).unwrap();
+            assert_eq!(imported.request.unwrap().body, &b"{}"[..], "{encoding}");
+            assert_eq!(imported.metadata, []);
+        }
+        for (encoding, body) in [("gzip", &packed[..10]), ("br", b"{}")] {
+            assert!(request(encoding, body).is_err(), "{encoding}");
+        }
+    }
+
+    #[test]
+    fn fields_of_http_that_are_not_metadata_are_not_imported() {
+        let mut meta = Vec::new();
+        Fields(&mut meta).number(5, 7);
+        let request = b"POST /S/M HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTE: trailers\r\n\
+            Connection: keep-alive, X-Hop\r\nKeep-Alive: 5\r\nX-Hop: 1\r\nContent-Language: de\r\n\
+            grpc-timeout: 1S\r\nProxy-Authorization: a secret\r\nlog-id: 7\r\n\r\n{}";
+        let imported = import(&meta, request, 1).unwrap();
+        let names: Vec<_> = imported.metadata.iter().map(|field| field.name.as_str()).collect();
+        assert_eq!(names, ["log-id"]);
     }
 
     #[test]
