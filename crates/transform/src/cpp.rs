@@ -3,7 +3,7 @@
 
 use polyrpc::Format;
 use polyrpc::codec::{self, Body};
-use polyrpc::payload::struct_pack::Type;
+use polyrpc::payload::struct_pack::{Form, Plan, Scalar, Type};
 use serde::ser::{Error as _, Serialize, SerializeTuple, Serializer};
 use serde_json::Value;
 
@@ -28,9 +28,29 @@ pub fn request(signature: Option<&Signature>, argument: &[u8]) -> Result<Body, E
             let bytes = signature.write(&Value::Array(arguments)).map_err(|error| unsendable(&error))?;
             Ok(Body { positional: true, ..Body::new(Format::RestRpc, bytes) })
         }
-        _ => codec::arguments(&InferredArguments(&arguments), Format::RestRpc)
-            .map_err(|status| unsendable(&status.message())),
+        Some(signature) => declared_text(&signature.arguments, &arguments),
+        None => inferred(&arguments),
     }
+}
+
+/// Encodes a sole argument as text. The text does not contain its type, so that a peer would not notice another one.
+fn declared_text(types: &[Type], arguments: &[Value]) -> Result<Body, Error> {
+    let plan = Plan::new(Type::tuple(types.to_vec())).map_err(|error| unsendable(&error))?;
+    plan.encode_json(&Value::Array(arguments.to_vec()), Form::Bare).map_err(|error| unsendable(&error))?;
+    match arguments {
+        // A string that is not UTF-8.
+        [Value::Array(bytes)] => {
+            let byte = |value: &Value| value.as_u64().and_then(|byte| u8::try_from(byte).ok());
+            let bytes: Vec<u8> = bytes.iter().filter_map(byte).collect();
+            Ok(Body { positional: true, ..Body::new(Format::RestRpc, bytes) })
+        }
+        _ => inferred(arguments),
+    }
+}
+
+fn inferred(arguments: &[Value]) -> Result<Body, Error> {
+    codec::arguments(&InferredArguments(arguments), Format::RestRpc)
+        .map_err(|status| unsendable(&status.message()))
 }
 
 /// Whether the arguments are a single one that is encoded as text, of any width.
@@ -47,6 +67,10 @@ pub fn reply(signature: Option<&Signature>, bytes: &[u8]) -> Result<String, Erro
     let declared = signature.and_then(|signature| signature.answer.as_ref());
     match declared {
         Some(Type::String(_)) => return Ok(format_text(bytes)),
+        Some(Type::Scalar(Scalar::Bool)) => {
+            let truth = std::str::from_utf8(bytes).ok().and_then(boolean);
+            return truth.map(|truth| truth.to_string()).ok_or_else(|| unreadable(&NO_BOOLEAN));
+        }
         Some(Type::Scalar(_)) => return Ok(text(bytes)),
         _ => {}
     }
@@ -57,6 +81,18 @@ pub fn reply(signature: Option<&Signature>, bytes: &[u8]) -> Result<String, Erro
         Ok(None) | Err(_) => Ok(text(bytes)),
     }
 }
+
+/// Parses a boolean: `std::to_string` writes it as a number.
+pub(crate) fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
+/// Reason why a text is not a boolean.
+pub(crate) const NO_BOOLEAN: &str = "a boolean is 0 or 1";
 
 /// A text as a JSON string, even if it looks like another value; a list of its bytes if it is not UTF-8.
 fn format_text(bytes: &[u8]) -> String {
@@ -158,5 +194,44 @@ mod tests {
         }
         let number: Signature = "int -> int".parse().unwrap();
         assert_eq!(reply(Some(&number), b"123").unwrap(), "123");
+    }
+
+    #[test]
+    fn declared_boolean_is_printed_as_a_boolean() {
+        let boolean: Signature = "int -> bool".parse().unwrap();
+        assert_eq!(reply(Some(&boolean), b"1").unwrap(), "true");
+        assert_eq!(reply(Some(&boolean), b"0").unwrap(), "false");
+        for wrong in [&b""[..], b"2", b"yes", b"\xff"] {
+            assert!(reply(Some(&boolean), wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn sole_argument_as_text_has_the_declared_type() {
+        for (types, argument, text) in [
+            ("bool", "true", &b"1"[..]),
+            ("int8", "-128", b"-128"),
+            ("uint64", "\"18446744073709551615\"", b"18446744073709551615"),
+            ("double", "41", b"41"),
+            ("string", "\"41\"", b"41"),
+            ("string", "[[255,0]]", b"\xff\0"),
+        ] {
+            assert_eq!(encode(Some(types), argument), text, "{types} {argument}");
+        }
+        for (types, argument) in [
+            ("int8", "128"),
+            ("uint32", "-1"),
+            ("int", "1.5"),
+            ("int", "\"x\""),
+            ("int", "true"),
+            ("int", "[7,8]"),
+            ("int", "null"),
+            ("bool", "1"),
+            ("double", "\"x\""),
+            ("string", "41"),
+        ] {
+            let signature: Signature = types.parse().unwrap();
+            assert!(request(Some(&signature), argument.as_bytes()).is_err(), "{types} {argument}");
+        }
     }
 }

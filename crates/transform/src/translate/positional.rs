@@ -75,10 +75,9 @@ fn text(ty: &Type, bytes: &[u8]) -> Result<Value, Error> {
     let text = std::str::from_utf8(bytes).map_err(|error| invalid(&error))?;
     match (ty, text) {
         (Type::String(_), text) => Ok(Value::from(text)),
-        // `std::to_string` writes a `bool` as a number.
-        (Type::Scalar(Scalar::Bool), "0") => Ok(Value::from(false)),
-        (Type::Scalar(Scalar::Bool), "1") => Ok(Value::from(true)),
-        (Type::Scalar(Scalar::Bool), _) => Err(invalid(&"a boolean is 0 or 1")),
+        (Type::Scalar(Scalar::Bool), text) => {
+            cpp::boolean(text).map(Value::from).ok_or_else(|| invalid(&cpp::NO_BOOLEAN))
+        }
         (_, text) => serde_json::from_str(text).map_err(|error| invalid(&error)),
     }
 }
