@@ -23,12 +23,21 @@ pub enum Step<'a> {
     Name(&'a str),
     /// An element of a list.
     Index(usize),
+    /// A field that a path may omit, since canonical JSON does: those of `google.protobuf.Struct`, and the value of an
+    /// `Any`.
+    Optional(&'a str),
+}
+
+impl Step<'_> {
+    fn can_be_omitted(&self) -> bool {
+        matches!(self, Self::Index(_) | Self::Optional(_))
+    }
 }
 
 impl fmt::Display for Step<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Name(name) => f.write_str(name),
+            Self::Name(name) | Self::Optional(name) => f.write_str(name),
             Self::Index(index) => index.fmt(f),
         }
     }
@@ -77,27 +86,49 @@ impl Path {
     pub fn matches(&self, steps: &[Step<'_>]) -> bool {
         matches(&self.0, steps, &mut { MAX_COMPARISONS })
     }
+
+    /// Whether these steps may lead further, to a field of this path.
+    pub(crate) fn reaches_below(&self, steps: &[Step<'_>]) -> bool {
+        reaches_below(&self.0, steps, &mut { MAX_COMPARISONS })
+    }
 }
 
 fn matches(parts: &[Part], steps: &[Step<'_>], budget: &mut u32) -> bool {
     let Some(left) = budget.checked_sub(1) else { return false };
     *budget = left;
     let Some((part, parts_left)) = parts.split_first() else {
-        return steps.iter().all(|step| matches!(step, Step::Index(_)));
+        return steps.iter().all(Step::can_be_omitted);
     };
     if let Part::AnyNumber = part {
         return (0..=steps.len())
             .any(|skipped| matches(parts_left, steps.get(skipped..).unwrap_or_default(), budget));
     }
     let Some((step, steps_left)) = steps.split_first() else { return false };
-    let agrees = match (part, step) {
+    agrees(part, *step) && matches(parts_left, steps_left, budget)
+        || step.can_be_omitted() && matches(parts, steps_left, budget)
+}
+
+fn reaches_below(parts: &[Part], steps: &[Step<'_>], budget: &mut u32) -> bool {
+    // What is not compared counts as reached, so that it is removed.
+    let Some(left) = budget.checked_sub(1) else { return true };
+    *budget = left;
+    let Some((part, parts_left)) = parts.split_first() else { return false };
+    // It can stand for all that follows.
+    if let Part::AnyNumber = part {
+        return true;
+    }
+    let Some((step, steps_left)) = steps.split_first() else { return true };
+    agrees(part, *step) && reaches_below(parts_left, steps_left, budget)
+        || step.can_be_omitted() && reaches_below(parts, steps_left, budget)
+}
+
+fn agrees(part: &Part, step: Step<'_>) -> bool {
+    match (part, step) {
         (Part::Any, _) => true,
-        (Part::Name(name), Step::Name(step)) => is_same_name(name, step),
-        (Part::Name(name), Step::Index(index)) => name.parse() == Ok(*index),
+        (Part::Name(name), Step::Name(step) | Step::Optional(step)) => is_same_name(name, step),
+        (Part::Name(name), Step::Index(index)) => name.parse() == Ok(index),
         (Part::AnyNumber, _) => false,
-    };
-    agrees && matches(parts_left, steps_left, budget)
-        || matches!(step, Step::Index(_)) && matches(parts, steps_left, budget)
+    }
 }
 
 /// Several `**` would make the comparison slow.
@@ -114,7 +145,7 @@ pub(crate) fn is_same_name(one: &str, other: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Step::{Index, Name};
+    use super::Step::{Index, Name, Optional};
     use super::*;
 
     #[test]
@@ -135,6 +166,39 @@ mod tests {
             assert!(wrong.parse::<Path>().is_err(), "{wrong}");
         }
         assert_eq!("a.*.**.b".parse::<Path>().unwrap().to_string(), "a.*.**.b");
+    }
+
+    #[test]
+    fn optional_step_may_be_in_the_path_or_not() {
+        let steps = [Name("meta"), Optional("fields"), Name("x"), Optional("string_value")];
+        for (path, fits) in [
+            ("meta.x", true),
+            ("meta.fields.x", true),
+            ("meta.x.string_value", true),
+            ("**.x", true),
+            ("meta.y", false),
+            ("meta.values.x", false),
+            ("meta.x.y", false),
+        ] {
+            assert_eq!(path.parse::<Path>().unwrap().matches(&steps), fits, "{path}");
+        }
+    }
+
+    #[test]
+    fn path_reaches_below_its_own_parents_only() {
+        let steps = [Name("detail"), Index(1), Optional("value")];
+        for (path, reaches) in [
+            ("**.password", true),
+            ("detail.password", true),
+            ("detail.1.password", true),
+            ("detail.value.password", true),
+            ("*.a.b", true),
+            ("detail", false),
+            ("user.password", false),
+            ("detail.2.value.password", true),
+        ] {
+            assert_eq!(path.parse::<Path>().unwrap().reaches_below(&steps), reaches, "{path}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod declaration;
 mod json;
 mod msgpack;
+mod object;
 mod protobuf;
 
 use std::sync::Arc;
@@ -25,7 +26,12 @@ use crate::path::{Path, Step};
 ///
 /// Rules by path fail closed: as soon as there is a rule, messages that cannot be decoded, attachments and messages of
 /// streams are recorded without their bodies, and fields that the schema does not declare, or declares with another wire
-/// type, are removed.
+/// type, are removed. Without a schema, JSON and MessagePack keep all fields that no rule names.
+///
+/// With a schema, a rule has the same effect in every format. The message in a `google.protobuf.Any` has the path of the
+/// `Any`, as in `detail.password`, or that of its value, `detail.value.password`; if its type is unknown, it is removed
+/// if a rule may apply in it. Paths in a `google.protobuf.Struct` are those of canonical JSON, `meta.user.name`, or of the
+/// binary format, `meta.fields.user.struct_value.fields.name`.
 ///
 /// ```
 /// use polyrpc_record::redact::Redaction;
@@ -199,6 +205,17 @@ impl Redaction {
             () if any(&self.hashed) => Action::Hash,
             () => Action::Keep,
         }
+    }
+
+    /// Whether a rule applies to a field that the format omits: one of the steps to a member, except the last.
+    fn hides_omitted(&self, steps: &[Step<'_>], more: &[Step<'_>]) -> bool {
+        (1..more.len()).any(|count| self.action(&[steps, &more[..count]].concat()) != Action::Keep)
+    }
+
+    /// Whether a part of a message stays whose content is unknown: no rule may apply to it, or inside.
+    fn keeps_opaque(&self, steps: &[Step<'_>]) -> bool {
+        let mut rules = self.dropped.iter().chain(&self.hashed);
+        self.action(steps) == Action::Keep && !rules.any(|rule| rule.path.reaches_below(steps))
     }
 
     /// Whether a rule names an element of a list by its position.
@@ -599,5 +616,202 @@ mod tests {
         redaction().apply(&mut newer, Some((&message, &message)));
         let body = newer.request.unwrap().body;
         assert!(!body.windows(6).any(|part| part == b"secret"), "{body:?}");
+    }
+
+    #[test]
+    fn undeclared_members_are_removed_if_there_is_a_rule_and_a_schema() {
+        let pool = pool(PROTO);
+        let message = pool.message("Request").unwrap();
+        let json = br#"{"id":1,"newer":{"secret":"x"},"user":{"name":{"secret":"x"},"more":"x"},"cards":{"secret":"x"},"notes":{"a":"y"}}"#;
+        let tree: serde_json::Value = serde_json::from_slice(json).unwrap();
+        let packed = to_msgpack(&tree);
+        for (format, body) in [(Format::Json(Json::Brpc), &json[..]), (Format::MessagePack, &packed)] {
+            let redact = |schema: Option<(&schema::Message, &schema::Message)>| {
+                let mut redacted = call(format, body.to_vec());
+                let rules = Redaction::new().drop_field("user.password".parse().unwrap());
+                rules.apply(&mut redacted, schema);
+                redacted.request.unwrap().body
+            };
+            let with_schema = redact(Some((&message, &message)));
+            let shown = Value::decode(format, &with_schema, None).unwrap().to_string();
+            assert!(!shown.contains('x') && shown.contains("\"a\":\"y\""), "{format:?} {shown}");
+            let shown = Value::decode(format, &redact(None), None).unwrap().to_json();
+            assert_eq!(shown, tree, "{format:?}");
+        }
+    }
+
+    /// Encodes objects, texts and small numbers.
+    fn to_msgpack(value: &serde_json::Value) -> Vec<u8> {
+        use polyrpc_payload::msgpack::Writer;
+        let mut out = Vec::new();
+        match value {
+            serde_json::Value::Object(members) => {
+                Writer::new(&mut out).map(members.len() as u32);
+                for (name, member) in members {
+                    Writer::new(&mut out).str(name);
+                    out.extend(to_msgpack(member));
+                }
+            }
+            serde_json::Value::String(text) => Writer::new(&mut out).str(text),
+            other => Writer::new(&mut out).unsigned(other.as_u64().unwrap()),
+        }
+        out
+    }
+
+    const WELL_KNOWN: &str = r#"
+        syntax = "proto3";
+        import "google/protobuf/any.proto";
+        import "google/protobuf/struct.proto";
+        message Login { string name = 1; string password = 2; google.protobuf.Any more = 3; }
+        message Request {
+          google.protobuf.Any detail = 1;
+          google.protobuf.Struct meta = 2;
+          int32 id = 3;
+          repeated google.protobuf.Any details = 4;
+        }
+    "#;
+
+    /// Redacts canonical JSON in every format, and returns the redacted messages in canonical JSON.
+    fn redact_well_known(rules: &Redaction, json: &str) -> Vec<(Format, serde_json::Value)> {
+        let pool = pool(WELL_KNOWN);
+        let message = pool.message("Request").unwrap();
+        let canonical = Format::Json(Json::Proto3);
+        let protobuf = transcode::to_protobuf(&message, canonical, json.as_bytes()).unwrap();
+        let json = [Json::Proto3, Json::Brpc, Json::Go].map(Format::Json);
+        let formats = [Format::Protobuf, Format::MessagePack].into_iter().chain(json);
+        let redacted = formats.map(|format| {
+            let mut call = call(format, transcode::from_protobuf(&message, format, &protobuf).unwrap());
+            rules.apply(&mut call, Some((&message, &message)));
+            let body = call.request.unwrap().body;
+            let protobuf = match format {
+                // The nil in place of a removed value is no `google.protobuf.Value`.
+                Format::MessagePack => {
+                    let tree = strip_null(Value::decode(format, &body, None).unwrap().to_json());
+                    transcode::to_protobuf(&message, Format::Json(Json::Go), tree.to_string().as_bytes())
+                }
+                format => transcode::to_protobuf(&message, format, &body),
+            };
+            let json = transcode::from_protobuf(&message, canonical, &protobuf.unwrap()).unwrap();
+            (format, serde_json::from_slice(&json).unwrap())
+        });
+        redacted.collect()
+    }
+
+    #[test]
+    fn rules_apply_to_the_message_in_an_any() {
+        let login = r#"{"@type":"x/Login","name":"Ann","password":"pw","more":{"@type":"x/Login","name":"Bob","password":"pw"}}"#;
+        let json = format!(r#"{{"detail":{login},"id":7,"details":[{login}]}}"#);
+        for path in ["**.password", "**.value.password"] {
+            let rules = Redaction::new().drop_field(path.parse().unwrap());
+            for (format, tree) in redact_well_known(&rules, &json) {
+                for any in [&tree["detail"], &tree["details"][0]] {
+                    assert_eq!(
+                        (&any["name"], &any["more"]["name"]),
+                        (&"Ann".into(), &"Bob".into()),
+                        "{format:?}"
+                    );
+                }
+                assert!(!tree.to_string().contains("pw"), "{path} {format:?} {tree}");
+            }
+        }
+        let rules = Redaction::new().drop_field("detail.value".parse().unwrap());
+        for (format, tree) in redact_well_known(&rules, &json) {
+            assert!(!tree["detail"].to_string().contains("pw"), "{format:?} {tree}");
+            assert_eq!(tree["details"][0]["password"], "pw", "{format:?} {tree}");
+        }
+        for path in ["detail.password", "detail.value.password"] {
+            let rules = Redaction::new().drop_field(path.parse().unwrap());
+            for (format, tree) in redact_well_known(&rules, &json) {
+                assert!(
+                    tree["detail"].get("password").is_none_or(|left| left == ""),
+                    "{path} {format:?} {tree}"
+                );
+                assert_eq!(tree["detail"]["more"]["password"], "pw", "{path} {format:?} {tree}");
+                assert_eq!(tree["details"][0]["password"], "pw", "{path} {format:?} {tree}");
+            }
+        }
+    }
+
+    #[test]
+    fn any_of_an_unknown_type_is_removed_if_a_rule_may_apply_in_it() {
+        let pool = pool(WELL_KNOWN);
+        let message = pool.message("Request").unwrap();
+        let bodies = [
+            (Format::Protobuf, &b"\x0a\x10\x0a\x06x/Gone\x12\x06secret"[..]),
+            // Two types, and one behind the value.
+            (Format::Protobuf, b"\x0a\x19\x0a\x07x/Login\x12\x06secret\x0a\x06x/Gone"),
+            (Format::Protobuf, b"\x0a\x10\x12\x06secret\x0a\x06x/Gone"),
+            (Format::MessagePack, b"\x81\xa6detail\x82\xa8type_url\xa6x/Gone\xa5value\xc4\x06secret"),
+            (Format::Json(Json::Brpc), br#"{"detail":{"type_url":"x/Gone","value":"secretAA"}}"#),
+            (Format::Json(Json::Go), br#"{"detail":{"value":"secretAA","type_url":"x/Gone"}}"#),
+            (Format::Json(Json::Proto3), br#"{"detail":{"pw":"secret","@type":"x/Gone"}}"#),
+        ];
+        for (format, body) in bodies {
+            for (path, stays) in
+                [("**.password", false), ("detail.password", false), ("detail.value", false), ("id", true)]
+            {
+                let mut redacted = call(format, body);
+                let rules = Redaction::new().drop_field(path.parse().unwrap());
+                rules.apply(&mut redacted, Some((&message, &message)));
+                let request = redacted.request.unwrap();
+                let has_secret = request.body.windows(6).any(|part| part == b"secret");
+                assert_eq!((has_secret, request.omitted.as_str()), (stays, ""), "{path} {format:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn paths_in_a_struct_are_those_of_any_format() {
+        let json = r#"{"meta":{"x":"pw","n":1.5,"in":{"x":"pw","y":["pw",{"z":"pw"}]}},"id":7}"#;
+        for (paths, want) in [
+            (["meta.x", "meta.fields.x"], r#"{"n":1.5,"in":{"x":"pw","y":["pw",{"z":"pw"}]}}"#),
+            (["meta.*", "meta.fields"], "{}"),
+            (["meta.in", "meta.fields.in"], r#"{"x":"pw","n":1.5}"#),
+            (
+                ["meta.in.x", "meta.fields.in.struct_value.fields.x"],
+                r#"{"x":"pw","n":1.5,"in":{"y":["pw",{"z":"pw"}]}}"#,
+            ),
+            (
+                [
+                    "meta.in.y.z",
+                    "meta.fields.in.struct_value.fields.y.list_value.values.struct_value.fields.z",
+                ],
+                r#"{"x":"pw","n":1.5,"in":{"x":"pw","y":["pw",{}]}}"#,
+            ),
+        ] {
+            // Formats differ in how they write what was removed, so that only the rest is compared.
+            let want = strip_null(serde_json::from_str(want).unwrap());
+            for path in paths {
+                let rules = Redaction::new().drop_field(path.parse().unwrap());
+                for (format, tree) in redact_well_known(&rules, json) {
+                    assert_eq!(strip_null(tree["meta"].clone()), want, "{path} {format:?}");
+                    assert_eq!(tree["id"], 7, "{path} {format:?}");
+                }
+            }
+        }
+    }
+
+    /// Removes null from objects.
+    fn strip_null(value: serde_json::Value) -> serde_json::Value {
+        use serde_json::Value as Json;
+        match value {
+            Json::Object(members) => {
+                let kept = members.into_iter().filter(|(_, member)| !member.is_null());
+                Json::Object(kept.map(|(name, member)| (name, strip_null(member))).collect())
+            }
+            Json::Array(items) => Json::Array(items.into_iter().map(strip_null).collect()),
+            other => other,
+        }
+    }
+
+    #[test]
+    fn texts_in_a_struct_have_the_same_hash_in_every_format() {
+        let rules = Redaction::new().hash_field("meta.x".parse().unwrap(), b"key");
+        let trees = redact_well_known(&rules, r#"{"meta":{"x":"pw","y":"z"}}"#);
+        let hash = trees[0].1["meta"]["x"].as_str().unwrap();
+        assert_eq!(hash.len(), 32);
+        for (format, tree) in &trees {
+            assert_eq!(*tree, trees[0].1, "{format:?}");
+        }
     }
 }

@@ -1,9 +1,10 @@
 use std::collections::HashMap;
 
 use polyrpc_core::protobuf::{Reader, WireType, put_tag, put_varint};
-use polyrpc_payload::schema::{Field, Kind, Message, MessageType, Pool};
+use polyrpc_payload::schema::{Field, Kind, Message, MessageType, Pool, WellKnown};
 
-use super::declaration::is_whole_number;
+use super::declaration::{is_dynamic, is_whole_number, message_of};
+use super::object::{PACKED, TYPE_URL, VALUE};
 use super::{Action, Redaction};
 use crate::path::Step;
 use crate::value::{Value, accepts, default_key, scalar};
@@ -16,12 +17,36 @@ pub(super) fn redact(rules: &Redaction, message: &Message, bytes: &[u8]) -> Opti
     Some(out)
 }
 
+/// Removes fields of the message in an `Any`, whose path is `steps`. `None` if it is removed: a rule may apply in it, and
+/// its type is unknown, or it is malformed.
+pub(super) fn redact_packed(
+    rules: &Redaction,
+    message: Option<&Message>,
+    steps: &[Step<'_>],
+    bytes: &[u8],
+) -> Option<Vec<u8>> {
+    let Some(message) = message else { return rules.keeps_opaque(steps).then(|| bytes.to_vec()) };
+    Walk { rules, pool: message.pool() }.redact_packed(message, steps, bytes, MAX_DEPTH)
+}
+
 struct Walk<'r> {
     rules: &'r Redaction,
     pool: &'r Pool,
 }
 
 impl Walk<'_> {
+    fn redact_packed(
+        &self,
+        message: &MessageType,
+        steps: &[Step<'_>],
+        bytes: &[u8],
+        depth: usize,
+    ) -> Option<Vec<u8>> {
+        let mut out = Vec::with_capacity(bytes.len());
+        self.redact_message(message, steps, bytes, &mut out, depth)?;
+        Some(out)
+    }
+
     fn redact_message(
         &self,
         message: &MessageType,
@@ -33,6 +58,9 @@ impl Walk<'_> {
         let depth = depth.checked_sub(1)?;
         let mut reader = Reader::new(bytes);
         let mut counts: HashMap<u32, usize> = HashMap::new();
+        let is_any = message.well_known() == Some(WellKnown::Any);
+        // The type may follow the value.
+        let packed = if is_any { packed_message(self.pool, bytes) } else { None };
         while !reader.is_empty() {
             let start = reader.rest();
             let (number, wire) = reader.tag()?;
@@ -42,7 +70,22 @@ impl Walk<'_> {
                 continue;
             };
             let mut steps = steps.to_vec();
-            steps.push(Step::Name(field.name()));
+            steps.push(match is_any {
+                true if number == VALUE => PACKED,
+                false if is_dynamic(message) => Step::Optional(field.name()),
+                _ => Step::Name(field.name()),
+            });
+            if is_any && number == VALUE && self.rules.action(&steps) == Action::Keep {
+                let value = reader.bytes()?;
+                let redacted = match &packed {
+                    Some(packed) => self.redact_packed(packed, &steps, value, depth),
+                    None => self.rules.keeps_opaque(&steps).then(|| value.to_vec()),
+                };
+                if let Some(redacted) = redacted {
+                    put_bytes(out, number, &redacted);
+                }
+                continue;
+            }
             if field.is_repeated() && !field.is_map() {
                 let count = counts.entry(number).or_default();
                 steps.push(Step::Index(*count));
@@ -72,7 +115,7 @@ impl Walk<'_> {
                 _ => Some(()),
             };
         }
-        if action == Action::Hash {
+        if action == Action::Hash && !self.is_dynamic_value(kind) {
             return self.put_hash(field, wire, reader, out);
         }
         if action == Action::Drop || self.hides_packed(field, (&*reader, wire), steps) {
@@ -192,10 +235,16 @@ impl Walk<'_> {
         depth: usize,
     ) -> Option<()> {
         match action {
-            Action::Hash => self.put_hash(value, wire, reader, out),
+            Action::Hash if !self.is_dynamic_value(value.kind()) => self.put_hash(value, wire, reader, out),
             // The path of the value is that of its key.
             _ => self.redact_field(value, wire, steps, (reader, start), out, depth),
         }
+    }
+
+    /// Whether values are a `google.protobuf.Value`, whose text is hashed.
+    fn is_dynamic_value(&self, kind: Kind) -> bool {
+        let well_known = kind.message().and_then(|id| self.pool.message_at(id).well_known());
+        well_known == Some(WellKnown::Value)
     }
 
     fn put_hash(
@@ -229,6 +278,19 @@ impl Walk<'_> {
         }
         Some(())
     }
+}
+
+/// Returns the message that an `Any` contains. `None` if its type is unknown, or named more than once.
+fn packed_message(pool: &Pool, any: &[u8]) -> Option<Message> {
+    let (mut url, mut reader) = (None, Reader::new(any));
+    while !reader.is_empty() {
+        match reader.tag()? {
+            (TYPE_URL, WireType::Bytes) if url.is_none() => url = Some(reader.bytes()?),
+            (TYPE_URL, WireType::Bytes) => return None,
+            (number, wire) => reader.skip(number, wire)?,
+        }
+    }
+    message_of(pool, std::str::from_utf8(url?).ok()?)
 }
 
 /// Whether a value of this wire type is a packed list.
