@@ -956,7 +956,9 @@ fn blocking_client_reads_the_refusal_of_a_server_that_closes_before_it_has_read_
 fn connect_time_of_a_blocking_call_reduces_the_sent_timeout() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let client = Client::builder(&url).timeout(Duration::from_secs(10)).build_blocking().unwrap();
+    // Rounded up to milliseconds, the whole timeout would be sent as 10,001.
+    let timeout = Duration::from_secs(10) + Duration::from_nanos(1);
+    let client = Client::builder(&url).timeout(timeout).build_blocking().unwrap();
     let calling = std::thread::spawn(move || client.call::<()>("f", &()));
     let (stream, _) = listener.accept().unwrap();
     let reported = std::io::BufReader::new(stream)
@@ -964,7 +966,7 @@ fn connect_time_of_a_blocking_call_reduces_the_sent_timeout() {
         .map(|line| line.unwrap().to_lowercase())
         .find_map(|line| line.strip_prefix("connect-timeout-ms: ")?.parse::<u64>().ok())
         .unwrap();
-    assert!((1..10_000).contains(&reported), "{reported}");
+    assert!((1..=10_000).contains(&reported), "{reported}");
     assert_eq!(calling.join().unwrap().unwrap_err().code(), Code::Unavailable);
 }
 
