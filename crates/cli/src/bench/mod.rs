@@ -151,7 +151,9 @@ struct PreparedLoad {
 impl RunOptions {
     fn run(self) -> Result<ExitCode, Failure> {
         let of_one_run = self.files.given_option().or_else(|| self.baseline.given_option());
-        if let (true, Some(option)) = (self.load.find_max, of_one_run.or(self.live.then_some("--live"))) {
+        if let (true, Some(option)) =
+            (self.load.find_max, of_one_run.or_else(|| self.live.then_some("--live")))
+        {
             return Err(Failure::new(format!("{option} is for one run; --find-max makes several")));
         }
         self.check_workers()?;

@@ -439,6 +439,8 @@ fn wrong_replies_fail_a_search_and_a_comparison() {
 
     let server = Server::serve([]);
     let right = server.url("http");
+    // A search makes any number of calls: the next server's first reply must be right.
+    let url = format!("http://{}", answer_every_other_call_wrongly());
     let rounds = ["--rounds", "6", "-n", "20"];
     let ran = polyrpc(["bench", "ab", &right, &url].iter().chain(&expect).chain(&rounds));
     assert!(ran.stdout.contains("B / A"), "the result is printed: {ran:?}");
