@@ -41,6 +41,7 @@ pub mod brpc_status;
 mod failure_text;
 mod metadata_count;
 mod oversized;
+mod timeout_millis;
 
 pub use grpc::connect;
 pub use protocol::Protocol;

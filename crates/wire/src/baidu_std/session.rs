@@ -29,6 +29,7 @@ use crate::brpc_status::{EINTERNAL, ELOGOFF, ENOMETHOD, ENOSERVICE, EREQUEST, ER
 use crate::failure_text::shorten;
 use crate::metadata_count::{self, TooManyEntries, too_many_in_response};
 use crate::oversized::{Discarding, response_too_long};
+use crate::timeout_millis::to_millis;
 
 /// Settings shared by all connections of a server.
 #[derive(Debug, Clone, Default)]
@@ -747,10 +748,9 @@ fn timeout(meta: &Meta<'_>) -> Option<Duration> {
     (milliseconds > 0).then(|| Duration::from_millis(milliseconds))
 }
 
-/// Rounded up, since the server must not give up before the caller does, and at least 1: brpc sends, and accepts, only
-/// positive values.
+/// At least 1: brpc sends, and accepts, only positive values.
 fn timeout_ms(timeout: Duration) -> i32 {
-    i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX).max(1)
+    i32::try_from(to_millis(timeout)).unwrap_or(i32::MAX).max(1)
 }
 
 #[cold]

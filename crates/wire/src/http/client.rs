@@ -23,6 +23,7 @@ use super::head::{WriteHead, metadata_fields};
 use super::mapping::{brpc, failure, gateway, query, status, text};
 use super::path::check_name;
 use crate::json_rpc;
+use crate::timeout_millis::to_millis;
 
 /// Settings of a client's connection.
 #[derive(Debug, Clone, Default)]
@@ -585,10 +586,9 @@ const BEGIN: usize = 200;
 /// How much of a failed call's body becomes the text of the failure: as much as brpc shows.
 const MAX_TEXT: usize = 2048;
 
-/// Returns whole milliseconds, rounded up: the server must not give up before the caller does, and 0 would mean that no
-/// time is left.
+/// Returns milliseconds as they can be sent.
 fn milliseconds(timeout: Duration) -> u128 {
-    timeout.as_nanos().div_ceil(1_000_000).min(MAX_TIMEOUT_MS)
+    to_millis(timeout).min(MAX_TIMEOUT_MS)
 }
 
 /// Longest timeout that can be expressed: ten digits.

@@ -20,6 +20,7 @@ use super::{frame, status};
 use crate::failure_text::shorten;
 use crate::metadata_count::{self, TooManyEntries, too_many_in_response};
 use crate::oversized::{Discarding, OversizedRequests, request_too_large, response_too_long};
+use crate::timeout_millis::to_millis;
 
 /// The server's side of a connection.
 #[derive(Debug)]
@@ -545,10 +546,9 @@ fn compress_if_smaller(
     }
 }
 
-/// Returns whole milliseconds, rounded up: for a handler in Go, 0 would mean that no time is left.
+/// At least 1: for a handler in Go, 0 would mean that no time is left.
 fn millis(timeout: Duration) -> u64 {
-    u64::try_from(timeout.as_nanos().div_ceil(1_000_000))
-        .map_or(LONGEST_MILLIS, |millis| millis.clamp(1, LONGEST_MILLIS))
+    u64::try_from(to_millis(timeout)).map_or(LONGEST_MILLIS, |millis| millis.clamp(1, LONGEST_MILLIS))
 }
 
 /// Parses milliseconds in decimal; a malformed number is ignored (rpcx `parseServerTimeout`), and so is one beyond Go's

@@ -11,6 +11,7 @@ use crate::grpc::coding;
 use crate::grpc::request_writer::{ClientFraming, FramedRequest, RequestBody, RequestWriter};
 use crate::http::h2::hpack::Indexing;
 use crate::http::path::check_name;
+use crate::timeout_millis::to_millis;
 
 /// HTTP method of a client's unary calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,8 +84,7 @@ impl RequestWriter for UnaryMethod {
             add(encoding, name, Indexing::Likely);
         }
         if let Some(time) = call.timeout {
-            // Rounded up: the server must not give up before the caller does.
-            let millis = time.as_nanos().div_ceil(1_000_000).min(LONGEST_TIMEOUT);
+            let millis = to_millis(time).min(LONGEST_TIMEOUT);
             add(b"connect-timeout-ms", millis.to_string().as_bytes(), Indexing::Unlikely);
         }
     }
