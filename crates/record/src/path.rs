@@ -109,7 +109,7 @@ fn matches(parts: &[Part], steps: &[Step<'_>], budget: &mut u32) -> bool {
 }
 
 fn reaches_below(parts: &[Part], steps: &[Step<'_>], budget: &mut u32) -> bool {
-    // What is not compared counts as reached, so that it is removed.
+    // If the budget is used up, the rule may apply, and the value is removed.
     let Some(left) = budget.checked_sub(1) else { return true };
     *budget = left;
     let Some((part, parts_left)) = parts.split_first() else { return false };

@@ -45,7 +45,7 @@ fn remove_credentials(arguments: impl Iterator<Item = String>) -> Vec<String> {
     words
 }
 
-/// What follows an option in a word. Flags may precede a short option, as in `-kH`.
+/// Returns the rest of a word behind an option. A flag may precede a short option, as in `-kH`.
 fn strip_option<'w>(word: &'w str, option: &str) -> Option<&'w str> {
     match option.strip_prefix("--") {
         Some(_) => word.strip_prefix(option),
