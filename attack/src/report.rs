@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::attacks::Attack;
-use crate::measure::Calls;
+use crate::measure::{Calls, p99};
 use crate::profile::{BUDGET, Profile};
 use crate::thresholds::{ADMIN, BESIDE, FLOOR, RATIO, REMAINS, SHORT_P99, STOLEN};
 
@@ -32,8 +32,8 @@ pub(crate) struct Row {
     pub(crate) p99: Duration,
     pub(crate) ratio: f64,
     pub(crate) slowest: String,
-    /// The calls of the well-behaved clients.
-    #[serde(skip)]
+    /// The calls of the well-behaved clients; in JSON the number and the p99 of each client's.
+    #[serde(rename = "clients", serialize_with = "summarize")]
     pub(crate) latencies: BTreeMap<&'static str, Calls>,
     /// The longest time in which the admin listener answered a request.
     pub(crate) admin: Duration,
@@ -85,6 +85,24 @@ impl Row {
     pub(crate) fn is_disturbed(&self) -> bool {
         self.stolen > STOLEN
     }
+}
+
+/// Writes the number and the p99 of each client's calls.
+fn summarize<S: Serializer>(
+    latencies: &BTreeMap<&'static str, Calls>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Summary {
+        calls: usize,
+        lost: usize,
+        p99: Duration,
+    }
+    let summary = |calls: &Calls| {
+        let Calls { latencies, lost, .. } = calls;
+        Summary { calls: latencies.len(), lost: *lost, p99: p99(latencies) }
+    };
+    serializer.collect_map(latencies.iter().map(|(name, calls)| (name, summary(calls))))
 }
 
 /// Prints the list of attacks.
