@@ -5,6 +5,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use super::connections::ConnectionHandle;
+use super::turn_queue::Demand;
 use crate::transport::ReadSize;
 
 /// Budget of work in one turn of a connection.
@@ -29,7 +30,7 @@ pub(super) struct FairnessBudget {
     is_short: bool,
     /// The connection waits, or has waited, for its turn before reading anything.
     is_deferred: bool,
-    /// Number of successive turns that handled calls within their budget.
+    /// Number of turns that handled calls within their budget; a part of it after one that used its budget up.
     modest_turns: u8,
     /// The budget is used up: the rest of the bytes read is left for the next turn.
     is_exhausted: bool,
@@ -48,7 +49,7 @@ impl FairnessBudget {
             *self = Self { is_crowded, is_short: is_crowded, modest_turns, ..Self::default() };
             if is_crowded && modest_turns < MODEST {
                 self.is_deferred = true;
-                self.wait(connection);
+                self.wait(connection, Demand::Modest);
             }
         } else if connection.take_turn() {
             let is_crowded = connection.turns().is_crowded();
@@ -71,11 +72,11 @@ impl FairnessBudget {
         }
     }
 
-    /// Defers the remaining work to the connection's next turn.
-    fn wait(&mut self, connection: &Arc<ConnectionHandle>) {
+    /// Leaves the remaining work to the connection's next turn.
+    fn wait(&mut self, connection: &Arc<ConnectionHandle>, demand: Demand) {
         self.is_exhausted = true;
         self.yielded = true;
-        connection.turns().wait(connection);
+        connection.turns().wait(connection, demand);
     }
 
     pub(super) fn is_exhausted(&self) -> bool {
@@ -149,8 +150,9 @@ impl FairnessBudget {
             return Poll::Ready(());
         }
         if !self.yielded {
-            self.modest_turns = 0;
-            self.wait(connection);
+            let demand = if self.modest_turns < MODEST { Demand::Heavy } else { Demand::Modest };
+            self.modest_turns /= DISTRUST;
+            self.wait(connection, demand);
         }
         Poll::Pending
     }
@@ -184,6 +186,10 @@ const TIMED: usize = 8;
 /// Number of turns within budget after which a connection no longer waits for its first turn while others flood: only
 /// an unknown peer may be one of thousands that start to flood at the same time.
 const MODEST: u8 = 8;
+
+/// A used-up budget divides the number of modest turns by this: a peer that has been modest for long stays trusted after
+/// one, which may be due to a thread that the system had stopped for a moment, and is not after three in a row.
+const DISTRUST: u8 = 4;
 
 /// Time of handling calls after which others get their turn.
 const MAX_TURN: Duration = Duration::from_micros(100);
@@ -227,7 +233,7 @@ mod tests {
             let mut flooders = Vec::new();
             while flooders.last().is_none_or(|last: &ConnectionGuard| !last.connection.turns().is_crowded()) {
                 let flooder = self.open();
-                flooder.connection.turns().wait(&flooder.connection);
+                flooder.connection.turns().wait(&flooder.connection, Demand::Heavy);
                 flooders.push(flooder);
             }
             flooders
@@ -278,7 +284,21 @@ mod tests {
         budget.start_turn(&connection);
         budget.exhaust();
         assert!(budget.poll_budget(&connection).is_pending());
-        assert_eq!(budget.modest_turns, 0);
+        assert!(budget.modest_turns < MODEST);
+    }
+
+    #[test]
+    fn connection_that_was_modest_for_long_stays_trusted_after_one_used_up_budget() {
+        let connections = Connections::new();
+        let connection = connections.open().connection.clone();
+        let mut budget = FairnessBudget { modest_turns: u8::MAX, ..FairnessBudget::default() };
+        let exhausted = (0..10).take_while(|_| {
+            budget.exhaust();
+            assert!(budget.poll_budget(&connection).is_pending());
+            budget = FairnessBudget { modest_turns: budget.modest_turns, ..FairnessBudget::default() };
+            budget.modest_turns >= MODEST
+        });
+        assert_eq!(exhausted.count(), 2);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! A queue for connections with so much work that others must be polled in between.
 //!
 //! Few connections have a turn at a time: a thousand flooding connections delay a quiet one no longer than a few do.
+//! A connection of modest demand does not wait behind all that flood: the places are given to one of these and to one of
+//! those in turn.
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -21,8 +23,8 @@ pub(super) trait TakeTurns {
     fn wake_for_turn(self: &Arc<Self>);
 }
 
-/// The connections of a server whose budget is used up. Few of them have a turn at a time, the others wait in order of
-/// arrival.
+/// The connections of a server whose budget is used up, or that wait for their first turn. Few of them have a turn at a
+/// time, the others wait in order of arrival.
 #[derive(Debug)]
 pub(super) struct TurnQueue<C> {
     /// Maximum number of simultaneous turns.
@@ -36,7 +38,34 @@ pub(super) struct TurnQueue<C> {
 struct Turns<C> {
     /// Number of places in use.
     taken: usize,
-    waiting: VecDeque<Arc<C>>,
+    modest: VecDeque<Arc<C>>,
+    heavy: VecDeque<Arc<C>>,
+    /// The last place was given to a modest connection.
+    was_modest: bool,
+}
+
+impl<C> Turns<C> {
+    fn is_empty(&self) -> bool {
+        self.modest.is_empty() && self.heavy.is_empty()
+    }
+
+    /// Removes the next connection, from each queue in turn.
+    fn pop(&mut self) -> Option<Arc<C>> {
+        self.was_modest = !self.modest.is_empty() && (!self.was_modest || self.heavy.is_empty());
+        match self.was_modest {
+            true => self.modest.pop_front(),
+            false => self.heavy.pop_front(),
+        }
+    }
+}
+
+/// How much a connection that waits is known to ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Demand {
+    /// It has done nothing in its turn yet, or usually stays within its budget.
+    Modest,
+    /// It often uses its budget up.
+    Heavy,
 }
 
 /// State of a connection in the queue.
@@ -55,7 +84,7 @@ impl<C> Default for TurnQueue<C> {
     fn default() -> Self {
         // Twice as many as can run at the same time: one has its turn while the next is woken.
         let places = 2 * available_parallelism().map_or(1, NonZero::get);
-        let turns = Turns { taken: 0, waiting: VecDeque::new() };
+        let turns = Turns { taken: 0, modest: VecDeque::new(), heavy: VecDeque::new(), was_modest: false };
         Self { places, state: Mutex::new(turns), is_crowded: AtomicBool::new(false) }
     }
 }
@@ -67,17 +96,20 @@ impl<C: TakeTurns> TurnQueue<C> {
     }
 
     /// Queues a connection for its next turn, for which it is woken.
-    pub(super) fn wait(&self, connection: &Arc<C>) {
+    pub(super) fn wait(&self, connection: &Arc<C>, demand: Demand) {
         let mut turns = self.lock();
         let has_place = connection.turn() == Turn::Placed;
-        if turns.waiting.is_empty() && (has_place || turns.taken < self.places) {
+        if turns.is_empty() && (has_place || turns.taken < self.places) {
             turns.taken += usize::from(!has_place);
             connection.set_turn(Turn::Placed);
             drop(turns);
             return connection.wake_for_turn();
         }
         connection.set_turn(Turn::Waiting);
-        turns.waiting.push_back(connection.clone());
+        match demand {
+            Demand::Modest => turns.modest.push_back(connection.clone()),
+            Demand::Heavy => turns.heavy.push_back(connection.clone()),
+        }
         match has_place {
             true => self.give_place(turns),
             false => self.is_crowded.store(true, Ordering::Relaxed),
@@ -94,15 +126,15 @@ impl<C: TakeTurns> TurnQueue<C> {
         }
     }
 
-    /// Gives a free place to the first waiting connection.
+    /// Gives a free place to the next waiting connection.
     fn give_place(&self, mut turns: MutexGuard<'_, Turns<C>>) {
         // Skips those that have left meanwhile.
-        let next = std::iter::from_fn(|| turns.waiting.pop_front()).find(|next| next.turn() == Turn::Waiting);
+        let next = std::iter::from_fn(|| turns.pop()).find(|next| next.turn() == Turn::Waiting);
         match &next {
             Some(next) => next.set_turn(Turn::Placed),
             None => turns.taken -= 1,
         }
-        self.is_crowded.store(!turns.waiting.is_empty(), Ordering::Relaxed);
+        self.is_crowded.store(!turns.is_empty(), Ordering::Relaxed);
         drop(turns);
         if let Some(next) = next {
             next.wake_for_turn();
@@ -118,6 +150,7 @@ impl<C: TakeTurns> TurnQueue<C> {
 mod tests {
     use std::sync::atomic::AtomicUsize;
 
+    use super::Demand::{Heavy, Modest};
     use super::*;
 
     /// A connection that counts its turns.
@@ -156,7 +189,7 @@ mod tests {
     #[test]
     fn number_of_woken_connections_is_limited() {
         let (queue, flooders) = (queue(2), flooders(4));
-        flooders.iter().for_each(|flooder| queue.wait(flooder));
+        flooders.iter().for_each(|flooder| queue.wait(flooder, Heavy));
         assert_eq!(turns(&flooders), [1, 1, 0, 0]);
         assert!(queue.is_crowded());
     }
@@ -164,21 +197,38 @@ mod tests {
     #[test]
     fn flooding_connection_queues_behind_the_others() {
         let (queue, flooders) = (queue(1), flooders(3));
-        flooders.iter().for_each(|flooder| queue.wait(flooder));
+        flooders.iter().for_each(|flooder| queue.wait(flooder, Heavy));
         for round in 1..=5 {
             assert_eq!(turns(&flooders), [round, round - 1, round - 1]);
-            queue.wait(&flooders[0]);
+            queue.wait(&flooders[0], Heavy);
             assert_eq!(turns(&flooders), [round, round, round - 1]);
-            queue.wait(&flooders[1]);
+            queue.wait(&flooders[1], Heavy);
             assert_eq!(turns(&flooders), [round, round, round]);
-            queue.wait(&flooders[2]);
+            queue.wait(&flooders[2], Heavy);
         }
+    }
+
+    #[test]
+    fn modest_connection_waits_behind_one_that_floods() {
+        let (queue, flooders, new) = (queue(1), flooders(5), flooders(3));
+        flooders.iter().for_each(|flooder| queue.wait(flooder, Heavy));
+        new.iter().for_each(|new| queue.wait(new, Modest));
+        let mut next = flooders[0].clone();
+        for (of_new, of_flooders) in [(1, 1), (1, 2), (2, 2), (2, 3), (3, 3), (3, 4), (3, 5)] {
+            queue.leave(&next);
+            let count = |connections: &[Arc<Flooder>]| turns(connections).iter().sum::<usize>();
+            assert_eq!((count(&new), count(&flooders)), (of_new, of_flooders));
+            let mut all = new.iter().chain(&flooders);
+            next = all.find(|connection| connection.turn() == Turn::Placed).unwrap().clone();
+        }
+        queue.leave(&next);
+        assert!(!queue.is_crowded() && queue.lock().taken == 0);
     }
 
     #[test]
     fn lone_flooding_connection_keeps_its_slot() {
         let (queue, flooders) = (queue(1), flooders(1));
-        (0..10).for_each(|_| queue.wait(&flooders[0]));
+        (0..10).for_each(|_| queue.wait(&flooders[0], Heavy));
         assert_eq!(turns(&flooders), [10]);
         assert!(!queue.is_crowded());
     }
@@ -186,20 +236,20 @@ mod tests {
     #[test]
     fn leaving_connection_hands_its_slot_to_the_next() {
         let (queue, flooders) = (queue(1), flooders(2));
-        flooders.iter().for_each(|flooder| queue.wait(flooder));
+        flooders.iter().for_each(|flooder| queue.wait(flooder, Heavy));
         queue.leave(&flooders[0]);
         assert_eq!(turns(&flooders), [1, 1]);
         assert!(!queue.is_crowded());
         queue.leave(&flooders[1]);
         assert_eq!(queue.lock().taken, 0);
-        queue.wait(&flooders[0]);
+        queue.wait(&flooders[0], Heavy);
         assert_eq!(turns(&flooders), [2, 1]);
     }
 
     #[test]
     fn closed_waiting_connection_is_skipped() {
         let (queue, flooders) = (queue(1), flooders(3));
-        flooders.iter().for_each(|flooder| queue.wait(flooder));
+        flooders.iter().for_each(|flooder| queue.wait(flooder, Heavy));
         queue.leave(&flooders[1]);
         queue.leave(&flooders[0]);
         assert_eq!(turns(&flooders), [1, 0, 1]);
@@ -209,7 +259,7 @@ mod tests {
     fn leaving_without_a_slot_changes_nothing() {
         let (queue, flooders) = (queue(1), flooders(2));
         queue.leave(&flooders[1]);
-        queue.wait(&flooders[0]);
+        queue.wait(&flooders[0], Heavy);
         queue.leave(&flooders[1]);
         assert_eq!((queue.lock().taken, turns(&flooders)), (1, vec![1, 0]));
     }
