@@ -46,7 +46,8 @@ pub struct CallOptions {
     pub oneway: bool,
     /// Credential of the caller, instead of the client's own.
     pub credential: Option<Bytes>,
-    /// Waits until the server can be reached, at most for the timeout of the call, instead of failing immediately.
+    /// Waits until the server can be reached, at most for the timeout of the call, instead of failing immediately. Rejected
+    /// by a blocking client.
     pub wait_for_ready: bool,
     /// The call is idempotent: it may be retried even if a server may have started it.
     pub idempotent: bool,

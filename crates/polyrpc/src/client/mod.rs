@@ -685,7 +685,7 @@ impl Builder {
         self
     }
 
-    /// Reads from connections on these threads instead of the runtime of the first caller.
+    /// Reads from connections on these threads instead of the runtime of the first caller. A blocking client rejects it.
     pub fn executor(mut self, cores: Cores) -> Self {
         self.cores = Some(cores);
         self
@@ -697,7 +697,7 @@ impl Builder {
     ///
     /// gRPC's servers tolerate heartbeats only while they have calls to answer, and not often (grpc-go: every five
     /// minutes by default). They are sent only then, and half as often once a server closed a connection because of
-    /// them.
+    /// them. A blocking client rejects the setting.
     pub fn keepalive(mut self, every: Duration) -> Self {
         self.keepalive = Some(every);
         self

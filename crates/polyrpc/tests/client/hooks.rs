@@ -1,9 +1,11 @@
 //! Client hooks: events, their order, and their effects.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use polyrpc::client::{Attempt, Hook, Request};
-use polyrpc::{Address, Bytes, Client, Code, Context, Metadata, Protocol, Server, Status};
+use polyrpc::codec::Body;
+use polyrpc::{Address, Bytes, Client, Code, Context, Cores, Format, Metadata, Protocol, Server, Status};
 
 use crate::common::{ProbeClient, Prober, serve, soon, unreachable_address, until, url};
 
@@ -174,7 +176,18 @@ async fn hooks_can_edit_requests_and_replies() {
 }
 
 #[tokio::test]
-async fn blocking_client_rejects_hooks_and_layers() {
-    let builder = Client::builder("rpcx://127.0.0.1:1").hook(Editor);
-    assert_eq!(builder.build_blocking().unwrap_err().code(), Code::Unimplemented);
+async fn blocking_client_rejects_what_needs_a_runtime() {
+    let builder = || Client::builder("rpcx://127.0.0.1:1");
+    for builder in [
+        builder().hook(Editor),
+        builder().keepalive(Duration::from_secs(10)),
+        builder().executor(Cores::start(1).unwrap()),
+    ] {
+        assert_eq!(builder.build_blocking().unwrap_err().code(), Code::Unimplemented);
+    }
+    let client = builder().build_blocking().unwrap();
+    let options = Request::new(()).with_wait_for_ready().options;
+    let body = Body::new(Format::MessagePack, Bytes::new());
+    let error = client.call_raw("Tell/Tell", body, options).unwrap_err();
+    assert_eq!(error.code(), Code::Unimplemented, "{error}");
 }

@@ -92,6 +92,13 @@ impl Client {
         if builder.memory.is_some() {
             return Err(Status::unimplemented("a memory budget needs the asynchronous client").into());
         }
+        if builder.keepalive.is_some() || builder.cores.is_some() {
+            return Err(Status::unimplemented(
+                "keepalive and an executor need the asynchronous client: a blocking client reads and writes only during \
+                 calls",
+            )
+            .into());
+        }
         let unsupported = match url.address {
             // KCP and QUIC need background work between calls.
             Address::Kcp(_) => Some("kcp"),
@@ -181,6 +188,9 @@ impl Inner {
         body: Body,
         options: CallOptions,
     ) -> Result<Response<Body>, Status> {
+        if options.wait_for_ready {
+            return Err(Status::unimplemented("`wait_for_ready` needs the asynchronous client"));
+        }
         let mut call = self.defaults.call(service, method, body, options)?;
         let now = Instant::now();
         let deadline = call.timeout.and_then(|timeout| now.checked_add(timeout));
