@@ -196,8 +196,20 @@ impl Method {
     }
 }
 
+/// # Errors
+///
+/// If the syntax is wrong, or an option is given twice.
 fn parse_options(tokens: TokenStream) -> Result<Punctuated<Meta, Token![,]>> {
-    syn::parse::Parser::parse2(Punctuated::parse_terminated, tokens)
+    let options: Punctuated<Meta, _> = syn::parse::Parser::parse2(Punctuated::parse_terminated, tokens)?;
+    let mut seen = Vec::new();
+    for option in &options {
+        let name = option.path().get_ident();
+        if seen.contains(&name) {
+            return Err(Error::new_spanned(option, "this option is given twice"));
+        }
+        seen.push(name);
+    }
+    Ok(options)
 }
 
 fn parse_number(value: &Expr) -> Result<syn::LitInt> {
@@ -266,4 +278,25 @@ fn pascal_case(name: &Ident) -> String {
             letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect::<Vec<_>>()
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use quote::quote;
+
+    use super::*;
+
+    fn error(attribute: TokenStream, item: TokenStream) -> String {
+        Service::parse(attribute, item).err().expect("an error").to_string()
+    }
+
+    #[test]
+    fn option_given_twice_is_rejected() {
+        let method = quote! { async fn echo(&self) -> Result<()>; };
+        let service = error(quote! { name = "A", name = "B" }, quote! { trait Echo { #method } });
+        assert_eq!(service, "this option is given twice");
+        let method = error(quote! {}, quote! { trait Echo { #[rpc(id = 1, name = "A", id = 2)] #method } });
+        assert_eq!(method, "this option is given twice");
+        assert!(Service::parse(quote! { name = "A" }, quote! { trait Echo {} }).is_ok());
+    }
 }
