@@ -332,9 +332,7 @@ impl Options {
     fn check(&self, servers: &[ServerSetup]) -> Result<(), Failure> {
         let mut addresses =
             servers.iter().flat_map(|setup| &setup.listeners).map(|listener| &*listener.address);
-        if let Some(option) =
-            self.kcp.given_option().filter(|_| !addresses.any(|address| address.starts_with("kcp://")))
-        {
+        if let Some(option) = self.kcp.given_option().filter(|_| !addresses.any(is_kcp)) {
             return Err(Failure::new(format!("{option} is for KCP, and no listener speaks it"))
                 .with_hint("add one with --listen kcp://host:port"));
         }
@@ -453,13 +451,13 @@ impl ServerSetup {
         }
         match tls {
             Some(tls) => listen = listen.tls(tls.clone()),
-            None if address.starts_with("quic://") => {
+            None if matches!(address.parse(), Ok(Address::Quic(_))) => {
                 let failure = Failure::new(format!("cannot listen on {address}: QUIC needs a certificate"));
                 return Err(failure.with_hint("set --tls-cert and --tls-key"));
             }
             None => {}
         }
-        if address.starts_with("kcp://") {
+        if is_kcp(address) {
             listen = listen.kcp(kcp.clone());
         }
         self.listeners.push(Listener { name, address: address.to_owned(), listen: adapt(listen) });
@@ -479,6 +477,11 @@ impl ServerSetup {
         }
         Ok((names, bound))
     }
+}
+
+/// Whether a listener speaks KCP.
+fn is_kcp(address: &str) -> bool {
+    matches!(address.parse(), Ok(Address::Kcp(_)))
 }
 
 /// Prints the addresses, for people and for scripts that wait for `ready`.
@@ -548,6 +551,12 @@ mod tests {
         for wrong in ["weight=abc", "weight=5&%zz", "a=%", "a=1;b=2", "=x"] {
             assert!(parse_attributes(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn kcp_is_recognised_as_listeners_read_it() {
+        assert!(is_kcp("kcp://127.0.0.1:0") && is_kcp("KCP://127.0.0.1:0"));
+        assert!(!is_kcp("127.0.0.1:0") && !is_kcp("quic://127.0.0.1:0") && !is_kcp("unix:/kcp://h:1"));
     }
 
     #[test]
