@@ -32,7 +32,7 @@ pub(crate) struct Row {
     pub(crate) p99: Duration,
     pub(crate) ratio: f64,
     pub(crate) slowest: String,
-    /// The calls of the well-behaved clients; in JSON the number and the p99 of each client's.
+    /// The calls of the well-behaved clients; in JSON only their numbers and their p99.
     #[serde(rename = "clients", serialize_with = "summarize")]
     pub(crate) latencies: BTreeMap<&'static str, Calls>,
     /// The longest time in which the admin listener answered a request.
@@ -87,7 +87,7 @@ impl Row {
     }
 }
 
-/// Writes the number and the p99 of each client's calls.
+/// Writes how many calls of each client were answered and lost, and their p99.
 fn summarize<S: Serializer>(
     latencies: &BTreeMap<&'static str, Calls>,
     serializer: S,

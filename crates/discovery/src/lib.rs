@@ -69,11 +69,10 @@ pub fn discover(url: &str) -> Result<Box<dyn Discover>> {
 pub fn registrar(url: &str) -> Result<Box<dyn Registrar>> {
     first(url, |word, rest| {
         let registry = open_registry(word, rest)?;
-        // An error is that of a known word, too.
+        // It also fails only for a known word.
         if registry.is_none() && !matches!(open(word, rest), Ok(None)) {
             let url = discovery::redacted(url);
-            let text =
-                format!("`{url}`: nothing can be registered there, it only lists servers; {WRITABLE} can");
+            let text = format!("`{url}`: it only lists servers; register with {WRITABLE}");
             return Err(Status::invalid_argument(text).into());
         }
         Ok(registry)
@@ -169,7 +168,7 @@ fn first<T>(url: &str, open: impl Fn(&str, &str) -> Result<Option<T>>) -> Result
 const EXAMPLES: &str = "etcd://host:2379/base/Service, dns://host:port, file:///etc/servers, mdns://Service";
 
 /// Registries that servers register in.
-const WRITABLE: &str = "etcd, zookeeper, consul, nacos, redis and mdns";
+const WRITABLE: &str = "etcd, zookeeper, consul, nacos, redis or mdns";
 
 #[cfg(test)]
 mod tests {

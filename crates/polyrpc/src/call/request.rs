@@ -139,7 +139,8 @@ impl<T> Request<T> {
         self
     }
 
-    /// Waits until the server can be reached, at most for the timeout of the call, instead of failing immediately.
+    /// Waits until the server can be reached, at most for the timeout of the call, instead of failing immediately. Rejected
+    /// by a blocking client.
     #[must_use]
     pub fn with_wait_for_ready(mut self) -> Self {
         self.options.wait_for_ready = true;

@@ -8,7 +8,7 @@ use super::default_memory;
 /// Limits on the resources of a server that one connection, one peer, and all of them together may use.
 ///
 /// Every length that a peer announces, every byte that the server holds for it, every wait and every queue is bounded
-/// by one of these limits. `docs/security.md` lists them with their effects on a peer.
+/// by one of these limits or by a constant. `docs/security.md` lists both with their effects on a peer.
 ///
 /// [`Server::bind`](super::Server::bind) rejects a limit of zero that no call or no connection could satisfy. Zero is
 /// accepted where it has a meaning: no streams ([`streams`](Self::streams),
@@ -50,14 +50,14 @@ pub struct Limits {
     /// Near this bound the server stops reading from connections that hold much and rejects their new calls with
     /// `resource_exhausted`; beyond it, it closes the connection that holds most.
     pub memory: usize,
-    /// Bytes of [`memory`](Self::memory) that one peer address may hold. Default: half of it, but enough for one
-    /// connection.
+    /// Bytes of [`memory`](Self::memory) that one peer address may hold. Default: half of it, but at least
+    /// [`memory_per_connection`](Self::memory_per_connection).
     pub memory_per_peer: usize,
     /// Bytes of [`memory`](Self::memory) that one connection may hold. Default: 160 MiB: a message of 64 MiB,
     /// decompressed to 64 MiB more, and room for the start of its response.
     pub memory_per_connection: usize,
-    /// Bytes of responses that one client may leave unread; beyond it the server stops reading its calls. Default: 4
-    /// MiB.
+    /// Bytes of responses that the peer of one connection may leave unread; beyond it the server stops reading its
+    /// calls. Default: 4 MiB.
     pub unsent: usize,
 
     /// Maximum number of open connections. Default: 100,000, and no more than the process may have file descriptors
@@ -84,10 +84,10 @@ pub struct Limits {
     /// Default: 4,096.
     pub in_flight_per_connection: usize,
 
-    /// Maximum number of open streams, over all connections: calls with several messages in a direction. Default:
-    /// 65,536, the last quarter shared as for [`in_flight`](Self::in_flight).
+    /// Maximum number of open streaming calls, over all connections; unary calls count as [`in_flight`](Self::in_flight).
+    /// Default: 65,536, the last quarter shared as for these.
     pub streams: usize,
-    /// Maximum number of open streams of one peer address. Default: 49,152.
+    /// Maximum number of open streaming calls of one peer address. Default: 49,152.
     pub streams_per_peer: usize,
     /// Maximum number of open streams of one connection. Default: 1,024. HTTP/2 announces it as
     /// `MAX_CONCURRENT_STREAMS`, where unary calls count too.
@@ -137,14 +137,14 @@ pub struct Limits {
 
     /// How long an [authenticator](super::Listen::authenticate_async) may take. Default: 10 s.
     pub authentication_timeout: Duration,
-    /// Failed credentials from one peer address before the response to each further one is delayed, by a second. One
-    /// failure is forgiven per second. Default: 10.
+    /// Number of failed credentials from one peer address before the response to each further one is delayed by a second.
+    /// The count falls by one per second. Default: 10.
     pub credential_failures: u32,
 
     /// Limits that are specific to HTTP/2.
     pub http2: Http2,
 
-    /// Maximum number of streams and files that were granted but not started (`transfer`); a further one drops the
+    /// Maximum number of unused one-time tokens for byte streams and file transfers (`transfer`); a further one drops the
     /// oldest. Default: 1,024.
     pub tokens: usize,
     /// How long a granted stream or file may wait to be started. Default: 30 s.

@@ -12,11 +12,11 @@ use crate::client::retryable::counts_against_server;
 
 /// Load balancing policy.
 ///
-/// One balancer serves the calls of one channel: its state, such as positions or latencies, belongs to that channel's
+/// One balancer serves the calls of one client: its state, such as positions or latencies, belongs to that client's
 /// servers.
 pub trait LoadBalancer: fmt::Debug + Send + Sync + 'static {
-    /// Builds the picker for a set of servers, which are identified by their places in it. The same [`Candidate`]
-    /// denotes the same server as in the previous set.
+    /// Builds the picker for a set of servers, which are identified by their indices in it. The same [`Candidate`] denotes
+    /// the same server as in the previous set.
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker>;
 }
 
@@ -34,10 +34,13 @@ impl<B: LoadBalancer + ?Sized> LoadBalancer for Arc<B> {
 
 /// Chooses among the servers of one set.
 pub trait Picker: Send + Sync {
-    /// Returns the place of the server that is to answer; `None` if no server may. If no server is considered healthy,
-    /// the channel picks once more as if all were; a call that then gets no server fails.
+    /// Returns the index of the server that is to answer; `None` if no server may.
     ///
-    /// Only servers for which [`PickContext::is_eligible`] holds are offered.
+    /// The picker itself skips servers for which [`PickContext::is_eligible`] is false; the client does not check that. If
+    /// it returns `None`, the client picks again, also among servers that the call has tried, and then as if all were
+    /// healthy, untried ones first; a call that then gets no server fails. A call that found several servers unreachable
+    /// picks as if only those with an open connection were healthy. In picks with such an assumption the candidates have
+    /// no load: [`Candidate::in_flight`] is zero, and [`Candidate::ptr_eq`] does not tell them apart.
     fn pick(&self, context: &PickContext<'_>) -> Option<usize>;
 
     /// Records the start of an attempt on the server at this place.
@@ -70,8 +73,8 @@ pub struct PickContext<'a> {
     pub service: &'a str,
     /// Method name.
     pub method: &'a str,
-    /// Hash key; calls with the same key go to the same server. brpc's request code, or any other value that the caller
-    /// sets; `None` if the caller sets none.
+    /// Hash key: policies that hash send calls with the same key to the same server. brpc's request code, or any other
+    /// value that the caller sets; `None` if the caller sets none.
     pub key: Option<u64>,
     /// Encoded request.
     pub request: &'a [u8],
@@ -79,7 +82,7 @@ pub struct PickContext<'a> {
     pub now: Instant,
     /// Candidates that the picker was built for.
     pub candidates: &'a [Candidate],
-    /// Places that have been tried without success.
+    /// Indices of the servers that the call has tried or is trying.
     pub tried: &'a [usize],
 }
 

@@ -80,20 +80,21 @@ impl Policy {
         Self::new(SmoothWeightedRoundRobin::new())
     }
 
-    /// Evenly spread weighted round robin: brpc's `wrr`.
+    /// Evenly spread weighted round robin, by the method of brpc's `wrr`.
     ///
     /// The weights are laid around a ring, and each pick advances by a stride that is coprime to their sum. Each server
-    /// gets exactly its weight of the picks of a lap, seldom two in a row (brpc
-    /// `policy/weighted_round_robin_load_balancer.cpp`). A weight of zero gets nothing. Callers share one position
-    /// without a lock; [the smooth one](Self::smooth_weighted_round_robin) spreads still more evenly.
+    /// gets exactly its weight of the picks of a lap, seldom two in a row. The stride is not brpc's
+    /// (`policy/weighted_round_robin_load_balancer.cpp`), so the order differs, and is more even. A weight of zero gets
+    /// nothing. Callers share one position without a lock; [the smooth one](Self::smooth_weighted_round_robin) spreads
+    /// still more evenly.
     pub fn weighted_round_robin() -> Self {
         Self::new(WeightedRoundRobin)
     }
 
     /// Any server, with a probability proportional to its weight: brpc's `wr`.
     ///
-    /// For many clients that call seldom, where weighted round robin, whose schedule each client starts from the
-    /// beginning, would be uneven. A weight of zero gets nothing. The pick is a binary search in the cumulative
+    /// For many clients that call seldom, where smooth weighted round robin, whose schedule each client starts from
+    /// the beginning, would be uneven. A weight of zero gets nothing. The pick is a binary search in the cumulative
     /// weights.
     pub fn weighted_random() -> Self {
         Self::new(WeightedRandom)
@@ -162,9 +163,9 @@ impl Policy {
 
     /// Weighted round robin by measured network latency: rpcx's `WeightedICMP`.
     ///
-    /// Each server is probed three times. The mean latency gives its weight by rpcx's table, and calls are spread as by
-    /// [smooth weighted round robin](Self::smooth_weighted_round_robin): 191 up to 10 ms, one less for each further
-    /// millisecond up to 200, one up to a second. A server that takes longer or does not answer gets no calls. rpcx
+    /// Each server is probed three times. The mean latency gives its weight by rpcx's table: 191 up to 10 ms, one less
+    /// for each further millisecond up to 200, one up to a second. Calls are spread as by [smooth weighted round
+    /// robin](Self::smooth_weighted_round_robin). A server that takes longer or does not answer gets no calls. rpcx
     /// sends ICMP echo requests, which needs a privilege; here the time is measured in which TCP connects. A server
     /// that is reached by UDP need not accept TCP: a refused connection took one round trip as well. A server behind a
     /// Unix socket is local.

@@ -33,7 +33,7 @@ use crate::transport::{Address, tls};
 /// modes use the pool.
 ///
 /// Only the asynchronous client supports several servers ([`Builder::discover`]), streams, layers, hooks, aliases,
-/// memory budgets, and the transports `kcp`, `quic` and `http-connect`.
+/// memory budgets, keepalive, an executor, `wait_for_ready`, and the transports `kcp`, `quic` and `http-connect`.
 ///
 /// ```no_run
 /// # fn main() -> polyrpc::Result<()> {
