@@ -298,8 +298,8 @@ pub(super) enum ConnectionPhase {
 pub(super) enum ConnectionCommand {
     /// Keep serving.
     Serve,
-    /// Keep serving, and send GOAWAY or its equivalent where a response can carry it.
-    GoAway,
+    /// Keep serving, and announce in responses that the connection will be closed (HTTP/1.1).
+    AnnounceClose,
     /// Finish calls in flight, accept no new ones, close.
     Drain,
     /// Close now.
@@ -397,7 +397,7 @@ impl ConnectionRegistry {
             phase: AtomicU8::new(ConnectionPhase::Silent as u8),
             since: AtomicU32::new(self.tick()),
             command: AtomicU8::new(if entries.retires {
-                ConnectionCommand::GoAway
+                ConnectionCommand::AnnounceClose
             } else {
                 ConnectionCommand::Serve
             } as u8),
@@ -452,7 +452,7 @@ impl ConnectionRegistry {
     pub(super) fn retire(&self) {
         let mut entries = self.lock();
         entries.retires = true;
-        entries.open.iter().for_each(|(_, entry)| entry.send_command(ConnectionCommand::GoAway));
+        entries.open.iter().for_each(|(_, entry)| entry.send_command(ConnectionCommand::AnnounceClose));
     }
 
     /// Returns the number of open connections.
@@ -1178,7 +1178,7 @@ impl ConnectionHandle {
         match self.command.load(Ordering::Acquire) {
             order if order == ConnectionCommand::Close as u8 => ConnectionCommand::Close,
             order if order == ConnectionCommand::Drain as u8 => ConnectionCommand::Drain,
-            order if order == ConnectionCommand::GoAway as u8 => ConnectionCommand::GoAway,
+            order if order == ConnectionCommand::AnnounceClose as u8 => ConnectionCommand::AnnounceClose,
             _ => ConnectionCommand::Serve,
         }
     }

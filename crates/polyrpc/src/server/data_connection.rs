@@ -77,7 +77,7 @@ async fn finish(socket: &Socket, registration: &ConnectionGuard) {
         entry.set_waker(cx.waker());
         match entry.command() {
             ConnectionCommand::Close => Poll::Ready(()),
-            ConnectionCommand::Serve | ConnectionCommand::GoAway | ConnectionCommand::Drain => {
+            ConnectionCommand::Serve | ConnectionCommand::AnnounceClose | ConnectionCommand::Drain => {
                 poll_drain(socket, cx).map(drop)
             }
         }

@@ -64,8 +64,9 @@ pub trait Housekeeping {
     }
 
     /// Announces that the server will drain soon, and accepts calls until then: replies ask the peer to use another
-    /// connection for further calls, if the protocol can express that in a reply (`Connection: close`).
-    fn go_away(&mut self) {}
+    /// connection for further calls, if the protocol can express that in a reply (HTTP/1.1: `Connection: close`). HTTP/2
+    /// announces it once the connection [drains](super::Server::drain), by a GOAWAY.
+    fn announce_close(&mut self) {}
 
     /// Returns what a connection that [drains](super::Server::drain), or is to be closed, still waits for.
     fn keep_reason(&self) -> KeepReason {

@@ -433,7 +433,7 @@ impl<'a, S: Session> Connection<'a, S> {
         let order = self.registration.connection.command();
         match order {
             ConnectionCommand::Serve | ConnectionCommand::Close => {}
-            ConnectionCommand::GoAway => self.session.go_away(),
+            ConnectionCommand::AnnounceClose => self.session.announce_close(),
             ConnectionCommand::Drain if self.draining => {}
             ConnectionCommand::Drain => self.drain(),
         }

@@ -907,7 +907,7 @@ impl session::server::Housekeeping for Server {
         self.unreported_refusals.take()
     }
 
-    fn go_away(&mut self) {
+    fn announce_close(&mut self) {
         self.retiring = true;
     }
 
