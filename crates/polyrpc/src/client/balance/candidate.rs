@@ -58,7 +58,7 @@ impl Candidate {
         &self.load
     }
 
-    /// Whether both denote the same server.
+    /// Whether both denote the same server; not meaningful in some picks, see [`Picker::pick`](super::Picker::pick).
     pub fn ptr_eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.load, &other.load)
     }
@@ -69,9 +69,9 @@ impl Candidate {
 pub(crate) struct Load {
     in_flight: AtomicUsize,
     /// Whether the server is healthy, as far as is known.
-    well: AtomicBool,
+    healthy: AtomicBool,
     /// End of the ejection in nanoseconds from `since`; zero if the server is not ejected.
-    shunned_until: AtomicU64,
+    ejected_until: AtomicU64,
     since: Instant,
 }
 
@@ -79,8 +79,8 @@ impl Default for Load {
     fn default() -> Self {
         Self {
             in_flight: AtomicUsize::new(0),
-            well: AtomicBool::new(true),
-            shunned_until: AtomicU64::new(0),
+            healthy: AtomicBool::new(true),
+            ejected_until: AtomicU64::new(0),
             since: Instant::now(),
         }
     }
@@ -104,22 +104,22 @@ impl Load {
 
     /// Whether calls may go to this server now.
     pub(crate) fn is_available(&self, now: Instant) -> bool {
-        if !self.well.load(Ordering::Relaxed) {
+        if !self.healthy.load(Ordering::Relaxed) {
             return false;
         }
-        let until = self.shunned_until.load(Ordering::Relaxed);
+        let until = self.ejected_until.load(Ordering::Relaxed);
         until == 0 || self.since + Duration::from_nanos(until) <= now
     }
 
     /// Sets whether the server is healthy.
-    pub(crate) fn set_well(&self, well: bool) {
-        self.well.store(well, Ordering::Relaxed);
+    pub(crate) fn set_healthy(&self, healthy: bool) {
+        self.healthy.store(healthy, Ordering::Relaxed);
     }
 
     /// Keeps calls away from the server until then.
     pub(crate) fn mark_unavailable_until(&self, until: Instant) {
         let nanos = until.saturating_duration_since(self.since).as_nanos();
-        self.shunned_until.store(u64::try_from(nanos).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.ejected_until.store(u64::try_from(nanos).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 }
 
@@ -135,7 +135,7 @@ mod tests {
         load.mark_unavailable_until(now + Duration::from_secs(1));
         assert!(!load.is_available(now));
         assert!(load.is_available(now + Duration::from_secs(1)));
-        load.set_well(false);
+        load.set_healthy(false);
         assert!(!load.is_available(now + Duration::from_secs(2)));
     }
 

@@ -23,17 +23,17 @@ impl Picker for LeastInFlightPicker {
 }
 
 fn least(context: &PickContext<'_>, places: impl Iterator<Item = usize>) -> Option<usize> {
-    let (mut least, mut alike) = (None, 0);
+    let (mut least, mut ties) = (None, 0);
     for place in places {
         if !context.is_eligible(place) {
             continue;
         }
         let calls = context.candidates.get(place)?.load().in_flight();
         if least.is_none_or(|(_, fewest)| calls < fewest) {
-            (least, alike) = (Some((place, calls)), 1);
+            (least, ties) = (Some((place, calls)), 1);
         } else if least.is_some_and(|(_, fewest)| calls == fewest) {
-            alike += 1;
-            if rng::below(alike) == 0 {
+            ties += 1;
+            if rng::below(ties) == 0 {
                 least = Some((place, calls));
             }
         }

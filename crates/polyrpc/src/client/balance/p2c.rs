@@ -8,13 +8,14 @@ use super::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, rng};
 /// Power of two choices with Peak-EWMA: the better of two servers drawn at random, by latency, calls in flight and
 /// weight; brpc's `p2c`.
 ///
-/// The policy to start with: it needs no knowledge of the servers, leaves slow ones within a call, and does not herd. A
-/// server's latency is a moving average that follows a worse value at once and a better one slowly. It decays without
-/// new values, so that the server is tried again. Failed calls count as slow ones.
+/// The policy to start with: it needs no knowledge of the servers, avoids a slow server after one slow response, and does
+/// not send the calls of all clients to the same server. A server's latency is a moving average that follows a worse
+/// value at once and a better one slowly. It decays without new values, so that the server is tried again. Failed calls
+/// count as slow ones.
 #[derive(Debug)]
 pub struct P2c {
     choices: usize,
-    fading: Decay,
+    decay: Decay,
     state: CandidateState<Latency>,
     since: Instant,
 }
@@ -31,8 +32,8 @@ struct Decay {
 impl P2c {
     /// Two choices; an average decays to 1/e in 10 s; a failed call counts as at most 30 s.
     pub fn new() -> Self {
-        let fading = Decay { tau: Duration::from_secs(10), max_penalty: Duration::from_secs(30) };
-        Self { choices: 2, fading, state: CandidateState::default(), since: Instant::now() }
+        let decay = Decay { tau: Duration::from_secs(10), max_penalty: Duration::from_secs(30) };
+        Self { choices: 2, decay, state: CandidateState::default(), since: Instant::now() }
     }
 
     /// Sets the number of servers to draw, by default two: at least 2, at most 64.
@@ -46,14 +47,14 @@ impl P2c {
     /// a millisecond.
     #[must_use]
     pub fn tau(mut self, tau: Duration) -> Self {
-        self.fading.tau = tau.max(Duration::from_millis(1));
+        self.decay.tau = tau.max(Duration::from_millis(1));
         self
     }
 
     /// Limits the latency that a failed call counts as; `None` for no limit.
     #[must_use]
     pub fn max_penalty(mut self, latency: Option<Duration>) -> Self {
-        self.fading.max_penalty = latency.unwrap_or(Duration::MAX);
+        self.decay.max_penalty = latency.unwrap_or(Duration::MAX);
         self
     }
 }
@@ -75,7 +76,7 @@ impl LoadBalancer for P2c {
         Box::new(P2cPicker {
             servers: servers.map(|(latency, weight)| Server { latency, weight: weight.into() }).collect(),
             choices: self.choices,
-            fading: self.fading,
+            decay: self.decay,
             since: self.since,
         })
     }
@@ -84,7 +85,7 @@ impl LoadBalancer for P2c {
 struct P2cPicker {
     servers: Box<[Server]>,
     choices: usize,
-    fading: Decay,
+    decay: Decay,
     since: Instant,
 }
 
@@ -108,7 +109,7 @@ impl P2cPicker {
         let (Some(server), Some(candidate)) = (self.servers.get(place), context.candidates.get(place)) else {
             return f64::INFINITY;
         };
-        let latency = server.latency.decayed_average(now, self.fading.tau).max(LEAST_LATENCY);
+        let latency = server.latency.decayed_average(now, self.decay.tau).max(LEAST_LATENCY);
         latency * (candidate.load().in_flight() + 1) as f64 / server.weight
     }
 
@@ -160,9 +161,9 @@ impl Picker for P2cPicker {
         let now = self.elapsed(outcome.now);
         let took = nanos(outcome.latency);
         if outcome.is_server_failure() {
-            latency.record_failure(took.max(outcome.timeout.map_or(0.0, nanos)), now, self.fading);
+            latency.record_failure(took.max(outcome.timeout.map_or(0.0, nanos)), now, self.decay);
         } else if !outcome.is_cancelled() || latency.is_exceeded_by(took) {
-            latency.record(took, now, self.fading.tau);
+            latency.record(took, now, self.decay.tau);
         }
     }
 }
@@ -180,7 +181,7 @@ struct Latency {
     /// another call, which is equally valid.
     at: AtomicU64,
     /// Serializes the updates of concurrent calls.
-    noting: Mutex<()>,
+    update_lock: Mutex<()>,
 }
 
 impl Latency {
@@ -205,15 +206,15 @@ impl Latency {
 
     /// Records the latency of a successful call.
     fn record(&self, latency: f64, now: u64, tau: Duration) {
-        let _noting = self.noting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _update = self.update_lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.follow(latency, now, tau);
     }
 
     /// Records a failed call, which was to be answered within `latency` or took that long.
-    fn record_failure(&self, latency: f64, now: u64, fading: Decay) {
-        let _noting = self.noting.lock().unwrap_or_else(PoisonError::into_inner);
+    fn record_failure(&self, latency: f64, now: u64, decay: Decay) {
+        let _update = self.update_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let latency = latency.max(2.0 * self.average());
-        self.follow(latency.min(nanos(fading.max_penalty)), now, fading.tau);
+        self.follow(latency.min(nanos(decay.max_penalty)), now, decay.tau);
     }
 
     fn follow(&self, latency: f64, now: u64, tau: Duration) {
@@ -269,15 +270,15 @@ mod tests {
 
     #[test]
     fn failure_counts_as_twice_the_average_up_to_the_limit() {
-        let fading = Decay { tau: TAU, max_penalty: Duration::from_nanos(700) };
+        let decay = Decay { tau: TAU, max_penalty: Duration::from_nanos(700) };
         let latency = Latency::default();
-        latency.record_failure(200.0, 0, fading);
+        latency.record_failure(200.0, 0, decay);
         assert_eq!(latency.average(), 200.0);
-        latency.record_failure(1.0, 0, fading);
+        latency.record_failure(1.0, 0, decay);
         assert_eq!(latency.average(), 400.0);
-        latency.record_failure(1.0, 0, fading);
+        latency.record_failure(1.0, 0, decay);
         assert_eq!(latency.average(), 700.0);
-        latency.record_failure(1.0, 0, Decay { max_penalty: Duration::MAX, ..fading });
+        latency.record_failure(1.0, 0, Decay { max_penalty: Duration::MAX, ..decay });
         assert_eq!(latency.average(), 1400.0);
     }
 }

@@ -48,7 +48,7 @@ struct WeightedRoundRobinPicker {
 }
 
 impl WeightedRoundRobinPicker {
-    fn stride(&self) -> usize {
+    fn next_index(&self) -> usize {
         let further = |position: u64| Some((position + self.stride) % self.weights.total());
         let (Ok(before) | Err(before)) =
             self.position.fetch_update(Ordering::Relaxed, Ordering::Relaxed, further);
@@ -61,7 +61,7 @@ impl Picker for WeightedRoundRobinPicker {
         if self.weights.total() == 0 {
             return None;
         }
-        available::first_drawn(context, || self.stride())
+        available::first_drawn(context, || self.next_index())
             .or_else(|| available::by_weight(context, self.weights.iter()))
     }
 }

@@ -122,7 +122,7 @@ impl Endpoint {
     /// Ejects an unreachable server: no calls go there until it is reachable again.
     #[cold]
     pub(super) fn eject(&self) {
-        self.load.set_well(false);
+        self.load.set_healthy(false);
         self.suspect();
     }
 
@@ -161,14 +161,14 @@ impl Endpoint {
             }
             Err(_) if self.pool.is_retired() => ProbeOutcome::Done,
             Err(EjectionReason::Unreachable(status)) => {
-                self.load.set_well(false);
+                self.load.set_healthy(false);
                 match status.retry() {
                     Retry::Never => ProbeOutcome::Done,
                     _ => ProbeOutcome::RetryAfter(Duration::ZERO),
                 }
             }
             Err(EjectionReason::Unhealthy) => {
-                self.load.set_well(false);
+                self.load.set_healthy(false);
                 ProbeOutcome::RetryAfter(health.interval)
             }
         }
@@ -227,7 +227,7 @@ impl Endpoint {
         *place = None;
         // The order matters: if a call ejects the server again, it must find that a probe is needed.
         self.is_suspect.store(false, Ordering::Relaxed);
-        self.load.set_well(true);
+        self.load.set_healthy(true);
     }
 
     /// Retires a server that is no longer listed: its connections close when the last call on them has ended.

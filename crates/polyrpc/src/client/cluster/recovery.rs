@@ -58,13 +58,13 @@ impl ClusterRecovery {
         &self,
         now: Instant,
         chance: f64,
-        well: impl FnOnce() -> usize,
+        count_healthy: impl FnOnce() -> usize,
     ) -> Result<(), Status> {
         if !self.is_active() {
             return Ok(());
         }
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        count.renew(now, well);
+        count.renew(now, count_healthy);
         if count.is_steady_for(self.recovery.hold, now) {
             self.is_active.store(false, Ordering::Relaxed);
             return Ok(());
@@ -77,14 +77,14 @@ impl ClusterRecovery {
 }
 
 impl HealthyCount {
-    fn renew(&mut self, now: Instant, well: impl FnOnce() -> usize) {
+    fn renew(&mut self, now: Instant, count_healthy: impl FnOnce() -> usize) {
         if self.counted.is_some_and(|counted| now.saturating_duration_since(counted) < FRESH) {
             return;
         }
         self.counted = Some(now);
-        let well = well();
-        if well != self.healthy || self.since.is_none() {
-            self.healthy = well;
+        let healthy = count_healthy();
+        if healthy != self.healthy || self.since.is_none() {
+            self.healthy = healthy;
             self.since = Some(now);
         }
     }
@@ -119,8 +119,8 @@ mod tests {
     }
 
     /// Returns how many of a hundred calls are admitted with this number of healthy servers.
-    fn count_admitted(recovery: &ClusterRecovery, now: Instant, well: usize) -> usize {
-        (0..100).filter(|&n| recovery.admit(now, f64::from(n) / 100.0, || well).is_ok()).count()
+    fn count_admitted(recovery: &ClusterRecovery, now: Instant, healthy: usize) -> usize {
+        (0..100).filter(|&n| recovery.admit(now, f64::from(n) / 100.0, || healthy).is_ok()).count()
     }
 
     #[test]
@@ -128,8 +128,8 @@ mod tests {
         let (recovery, start) = (recovery(), Instant::now());
         assert_eq!(count_admitted(&recovery, start, 0), 100, "outside of recovery");
         recovery.start();
-        for (n, (well, want)) in [(0, 0), (1, 25), (2, 50), (4, 100), (9, 100)].into_iter().enumerate() {
-            assert_eq!(count_admitted(&recovery, start + 10 * MILLI * n as u32, well), want, "{well}");
+        for (n, (healthy, want)) in [(0, 0), (1, 25), (2, 50), (4, 100), (9, 100)].into_iter().enumerate() {
+            assert_eq!(count_admitted(&recovery, start + 10 * MILLI * n as u32, healthy), want, "{healthy}");
         }
     }
 

@@ -244,7 +244,7 @@ impl<'c> RetryLoop<'c> {
     fn check_recovery(&self, snapshot: &Snapshot) -> Result<(), Status> {
         let Some(recovery) = self.recovery() else { return Ok(()) };
         let now = now();
-        recovery.admit(now, chance(), || snapshot.well(now))
+        recovery.admit(now, chance(), || snapshot.healthy_count(now))
     }
 
     /// Chooses a server that is considered healthy and is untried.
@@ -299,7 +299,9 @@ impl<'c> RetryLoop<'c> {
         if let Some(place) = snapshot.pick(&context) {
             return Some(place);
         }
-        if let Some(recovery) = self.channel.shared.recovery.as_ref().filter(|_| snapshot.well(now) == 0) {
+        if let Some(recovery) =
+            self.channel.shared.recovery.as_ref().filter(|_| snapshot.healthy_count(now) == 0)
+        {
             recovery.start();
         }
         let tried = self.tried_indices(snapshot);

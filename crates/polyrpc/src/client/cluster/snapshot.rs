@@ -60,11 +60,11 @@ impl Snapshot {
         context: &PickContext<'_>,
         among: impl Fn(usize) -> bool,
     ) -> Option<usize> {
-        let (well, unwell) = (Arc::<Load>::default(), Arc::<Load>::default());
-        unwell.set_well(false);
+        let (healthy, unhealthy) = (Arc::<Load>::default(), Arc::<Load>::default());
+        unhealthy.set_healthy(false);
         let servers = self.candidates.iter().enumerate();
-        let supposed =
-            servers.map(|(place, candidate)| candidate.with_load(if among(place) { &well } else { &unwell }));
+        let supposed = servers
+            .map(|(place, candidate)| candidate.with_load(if among(place) { &healthy } else { &unhealthy }));
         let candidates: Vec<_> = supposed.collect();
         self.pick(&PickContext { candidates: &candidates, ..*context })
     }
@@ -75,7 +75,7 @@ impl Snapshot {
     }
 
     /// Number of servers that are considered healthy.
-    pub(super) fn well(&self, now: Instant) -> usize {
+    pub(super) fn healthy_count(&self, now: Instant) -> usize {
         self.candidates.iter().filter(|candidate| candidate.load().is_available(now)).count()
     }
 

@@ -340,8 +340,9 @@ impl Choices {
     /// Picks as if all clients were considered healthy.
     #[cold]
     fn pick_healthy_or_not(&self, context: &PickContext<'_>) -> Option<usize> {
-        let well = Arc::<Load>::default();
-        let candidates: Vec<_> = self.candidates.iter().map(|candidate| candidate.with_load(&well)).collect();
+        let healthy = Arc::<Load>::default();
+        let candidates: Vec<_> =
+            self.candidates.iter().map(|candidate| candidate.with_load(&healthy)).collect();
         self.pick.pick(&PickContext { candidates: &candidates, ..*context })
     }
 }

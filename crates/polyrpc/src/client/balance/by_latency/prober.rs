@@ -88,7 +88,7 @@ impl LatencyProber {
         let is_due =
             |measured: &ServerLatency| measured.last().is_none_or(|last| last.at + self.interval <= now);
         let servers = current.candidates.iter().zip(&current.measured);
-        let due = servers.filter(|(_, measured)| is_due(measured)).take(AT_A_TIME);
+        let due = servers.filter(|(_, measured)| is_due(measured)).take(MAX_CONCURRENT_PROBES);
         due.map(|(candidate, measured)| (candidate.clone(), measured.clone())).collect()
     }
 
@@ -126,7 +126,7 @@ impl LatencyProber {
             }
         };
         // On timeout, the probes that are done still count.
-        let _ = timeout(IN_TIME, probes).await;
+        let _ = timeout(PROBE_TIMEOUT, probes).await;
         sum.checked_div(count)
     }
 
@@ -144,7 +144,7 @@ impl LatencyProber {
 
 /// As in rpcx (`client/ping_utils.go`).
 const PROBES: u32 = 3;
-const IN_TIME: Duration = Duration::from_secs(3);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Number of servers that are probed concurrently.
-const AT_A_TIME: usize = 64;
+const MAX_CONCURRENT_PROBES: usize = 64;

@@ -223,7 +223,7 @@ mod tests {
         let twice = [Candidate::new(Instance::tcp("h:1")), Candidate::new(Instance::tcp("h:1"))];
         let pick = Ring::murmur().picker(&twice);
         assert_eq!(pick.pick(&context(&twice)), Some(0));
-        twice[0].load().set_well(false);
+        twice[0].load().set_healthy(false);
         assert_eq!(pick.pick(&context(&twice)), Some(1));
     }
 

@@ -95,7 +95,7 @@ impl WeightedSchedule {
         if self.groups[behind].rank(self.turn) > self.groups[ahead].rank(self.turn) {
             (ahead, behind) = (behind, ahead);
         }
-        let overtaken = self.groups[ahead].is_overtaken_by(&self.groups[behind], self.turn);
+        let overtaken = self.groups[ahead].overtaken_at(&self.groups[behind], self.turn);
         self.rounds[round] = Round { winner: ahead, until: overtaken.min(one.until).min(other.until) };
     }
 }
@@ -112,7 +112,7 @@ impl WeightGroup {
     }
 
     /// Returns the first turn after `now` at which `other` is ahead of `self`, which is ahead now.
-    fn is_overtaken_by(&self, other: &Self, now: u64) -> u64 {
+    fn overtaken_at(&self, other: &Self, now: u64) -> u64 {
         let closer = other.weight - self.weight;
         if closer <= 0 {
             return FOREVER;

@@ -54,7 +54,7 @@ fn only_available_servers_are_picked() {
             for (place, candidate) in candidates.iter().enumerate().filter(|(place, _)| !left.contains(place))
             {
                 match place % 3 {
-                    0 => candidate.load().set_well(false),
+                    0 => candidate.load().set_healthy(false),
                     1 => candidate.load().mark_unavailable_until(Instant::now() + Duration::from_secs(60)),
                     _ => {}
                 }
@@ -74,9 +74,9 @@ fn no_server_is_picked_if_none_is_available() {
         for n in [0, 1, 2, 50] {
             let candidates = servers(n);
             let pick = parse_policy(name).unwrap().picker(&candidates);
-            candidates.iter().for_each(|candidate| candidate.load().set_well(false));
+            candidates.iter().for_each(|candidate| candidate.load().set_healthy(false));
             assert_eq!(pick.pick(&context(&candidates)), None, "{name} among {n}");
-            candidates.iter().for_each(|candidate| candidate.load().set_well(true));
+            candidates.iter().for_each(|candidate| candidate.load().set_healthy(true));
             let tried: Vec<_> = (0..n).collect();
             assert_eq!(
                 pick.pick(&PickContext { tried: &tried, ..context(&candidates) }),
@@ -110,7 +110,7 @@ fn remaining_servers_take_over_evenly() {
     for name in ["random", "rr", "jump", "doublejump", "c_murmurhash:replicas=1000"] {
         let candidates = candidates(10);
         let pick = parse_policy(name).unwrap().picker(&candidates);
-        candidates[4].load().set_well(false);
+        candidates[4].load().set_healthy(false);
         let mut shares = [0_usize; 10];
         for key in 0..9000_u64 {
             // Well-mixed keys of 32 bits.
@@ -128,7 +128,7 @@ fn remaining_servers_keep_their_relative_weights() {
     for name in ["swrr", "wrr", "wr"] {
         let candidates = weighted_candidates(&[1_000_000, 3, 1, 0]);
         let pick = parse_policy(name).unwrap().picker(&candidates);
-        candidates[0].load().set_well(false);
+        candidates[0].load().set_healthy(false);
         let shares = shares(&*pick, &candidates, 8000);
         // Seven standard deviations of 39.
         assert!(shares[0] == 0 && shares[3] == 0 && shares[1].abs_diff(6000) < 280, "{name}: {shares:?}");
@@ -139,6 +139,6 @@ fn remaining_servers_keep_their_relative_weights() {
 fn skipped_turn_does_not_skew_the_others() {
     let candidates = candidates(3);
     let pick = parse_policy("rr").unwrap().picker(&candidates);
-    candidates[1].load().set_well(false);
+    candidates[1].load().set_healthy(false);
     assert_eq!(shares(&*pick, &candidates, 100), [50, 0, 50]);
 }

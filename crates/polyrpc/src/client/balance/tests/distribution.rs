@@ -220,7 +220,7 @@ fn sticky_client_stays_until_its_connection_fails() {
     assert_eq!(next(&[]), 0);
     pick.call_finished(0, &lost(&broken));
     assert_eq!([next(&[]), next(&[])], [2, 2]);
-    candidates[2].load().set_well(false);
+    candidates[2].load().set_healthy(false);
     assert_eq!([next(&[]), next(&[])], [0, 0]);
 }
 
