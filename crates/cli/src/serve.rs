@@ -479,9 +479,9 @@ impl ServerSetup {
     }
 }
 
-/// Whether a listener speaks KCP.
+/// Whether an address, which may be invalid otherwise, is one of KCP.
 fn is_kcp(address: &str) -> bool {
-    matches!(address.parse(), Ok(Address::Kcp(_)))
+    address.split_once("://").is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("kcp"))
 }
 
 /// Prints the addresses, for people and for scripts that wait for `ready`.

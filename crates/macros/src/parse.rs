@@ -120,6 +120,9 @@ impl Method {
             .into_iter()
             .partition::<Vec<_>, _>(|attribute| attribute.path().is_ident("rpc"));
         *attributes = others;
+        if let [_, second, ..] = &ours[..] {
+            return Err(Error::new_spanned(second, "a method has one `#[rpc(…)]` with all options"));
+        }
         for attribute in ours {
             for option in parse_options(attribute.meta.require_list()?.tokens.clone())? {
                 match option {
@@ -196,6 +199,8 @@ impl Method {
     }
 }
 
+/// Parses a list of options.
+///
 /// # Errors
 ///
 /// If the syntax is wrong, or an option is given twice.
@@ -203,7 +208,8 @@ fn parse_options(tokens: TokenStream) -> Result<Punctuated<Meta, Token![,]>> {
     let options: Punctuated<Meta, _> = syn::parse::Parser::parse2(Punctuated::parse_terminated, tokens)?;
     let mut seen = Vec::new();
     for option in &options {
-        let name = option.path().get_ident();
+        // Other paths are no option.
+        let Some(name) = option.path().get_ident() else { continue };
         if seen.contains(&name) {
             return Err(Error::new_spanned(option, "this option is given twice"));
         }
@@ -297,6 +303,9 @@ mod tests {
         assert_eq!(service, "this option is given twice");
         let method = error(quote! {}, quote! { trait Echo { #[rpc(id = 1, name = "A", id = 2)] #method } });
         assert_eq!(method, "this option is given twice");
+        let item =
+            quote! { trait Echo { #[rpc(id = 1)] #[rpc(id = 2)] async fn echo(&self) -> Result<()>; } };
+        assert_eq!(error(quote! {}, item), "a method has one `#[rpc(…)]` with all options");
         assert!(Service::parse(quote! { name = "A" }, quote! { trait Echo {} }).is_ok());
     }
 }
