@@ -6,7 +6,7 @@ use loom::sync::Mutex;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
-use super::turn_queue::{TakeTurns, Turn, TurnQueue};
+use super::turn_queue::{Demand, TakeTurns, Turn, TurnQueue};
 use crate::bounded;
 use crate::call::streaming::notify::StreamNotify;
 use crate::memory_budget::{Account, Quota, Quotas, SharedUsage};
@@ -121,10 +121,11 @@ fn every_queued_connection_gets_its_turn() {
             [(); 2].map(|()| Arc::new(Flooder { turn: Mutex::new(Turn::None), turns: AtomicUsize::new(0) }));
         let threads: Vec<_> = flooders
             .iter()
-            .map(|flooder| {
+            .zip([Demand::Modest, Demand::Heavy])
+            .map(|(flooder, demand)| {
                 let (queue, flooder) = (queue.clone(), flooder.clone());
                 thread::spawn(move || {
-                    queue.wait(&flooder);
+                    queue.wait(&flooder, demand);
                     while flooder.turns.load(Ordering::SeqCst) == 0 {
                         thread::yield_now();
                     }

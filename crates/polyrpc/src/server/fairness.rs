@@ -30,7 +30,8 @@ pub(super) struct FairnessBudget {
     is_short: bool,
     /// The connection waits, or has waited, for its turn before reading anything.
     is_deferred: bool,
-    /// Number of turns that handled calls within their budget; a part of it after one that used its budget up.
+    /// Number of turns that handled calls within their budget; each turn that used its budget up divides it by
+    /// [`TRUST_DECAY`].
     modest_turns: u8,
     /// The budget is used up: the rest of the bytes read is left for the next turn.
     is_exhausted: bool,
@@ -151,7 +152,7 @@ impl FairnessBudget {
         }
         if !self.yielded {
             let demand = if self.modest_turns < MODEST { Demand::Heavy } else { Demand::Modest };
-            self.modest_turns /= DISTRUST;
+            self.modest_turns /= TRUST_DECAY;
             self.wait(connection, demand);
         }
         Poll::Pending
@@ -188,8 +189,9 @@ const TIMED: usize = 8;
 const MODEST: u8 = 8;
 
 /// A used-up budget divides the number of modest turns by this: a peer that has been modest for long stays trusted after
-/// one, which may be due to a thread that the system had stopped for a moment, and is not after three in a row.
-const DISTRUST: u8 = 4;
+/// one, which may be due to a thread that the system had stopped for a moment, but not after three in a row, such as for
+/// one large message.
+const TRUST_DECAY: u8 = 4;
 
 /// Time of handling calls after which others get their turn.
 const MAX_TURN: Duration = Duration::from_micros(100);

@@ -1,8 +1,8 @@
 //! A queue for connections with so much work that others must be polled in between.
 //!
 //! Few connections have a turn at a time: a thousand flooding connections delay a quiet one no longer than a few do.
-//! A connection of modest demand does not wait behind all that flood: the places are given to one of these and to one of
-//! those in turn.
+//! A connection of modest demand does not wait behind all that flood: places are given alternately to a modest connection
+//! and to one that floods.
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -24,7 +24,7 @@ pub(super) trait TakeTurns {
 }
 
 /// The connections of a server whose budget is used up, or that wait for their first turn. Few of them have a turn at a
-/// time, the others wait in order of arrival.
+/// time, the others wait in order of arrival among those of the same demand.
 #[derive(Debug)]
 pub(super) struct TurnQueue<C> {
     /// Maximum number of simultaneous turns.
@@ -42,22 +42,44 @@ struct Turns<C> {
     heavy: VecDeque<Arc<C>>,
     /// The last place was given to a modest connection.
     was_modest: bool,
+    /// Number of entries of connections that have left while they waited.
+    left: usize,
 }
 
-impl<C> Turns<C> {
+impl<C: TakeTurns> Turns<C> {
     fn is_empty(&self) -> bool {
         self.modest.is_empty() && self.heavy.is_empty()
     }
 
-    /// Removes the next connection, from each queue in turn.
+    /// Removes the next connection that still waits, alternately from each queue.
     fn pop(&mut self) -> Option<Arc<C>> {
+        for queue in [&mut self.modest, &mut self.heavy] {
+            while queue.pop_front_if(|next| next.turn() != Turn::Waiting).is_some() {
+                self.left = self.left.saturating_sub(1);
+            }
+        }
         self.was_modest = !self.modest.is_empty() && (!self.was_modest || self.heavy.is_empty());
         match self.was_modest {
             true => self.modest.pop_front(),
             false => self.heavy.pop_front(),
         }
     }
+
+    /// Counts a connection that has left while it waited. Once they are the majority, all of them are removed, since each
+    /// keeps the memory of its connection.
+    fn record_left(&mut self) {
+        self.left += 1;
+        if self.left >= MANY_LEFT && self.left > (self.modest.len() + self.heavy.len()) / 2 {
+            for queue in [&mut self.modest, &mut self.heavy] {
+                queue.retain(|next| next.turn() == Turn::Waiting);
+            }
+            self.left = 0;
+        }
+    }
 }
+
+/// Number of connections that have left from which their entries are removed.
+const MANY_LEFT: usize = 64;
 
 /// How much a connection that waits is known to ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +106,8 @@ impl<C> Default for TurnQueue<C> {
     fn default() -> Self {
         // Twice as many as can run at the same time: one has its turn while the next is woken.
         let places = 2 * available_parallelism().map_or(1, NonZero::get);
-        let turns = Turns { taken: 0, modest: VecDeque::new(), heavy: VecDeque::new(), was_modest: false };
+        let turns =
+            Turns { taken: 0, modest: VecDeque::new(), heavy: VecDeque::new(), was_modest: false, left: 0 };
         Self { places, state: Mutex::new(turns), is_crowded: AtomicBool::new(false) }
     }
 }
@@ -118,18 +141,19 @@ impl<C: TakeTurns> TurnQueue<C> {
 
     /// Releases a place. A waiting connection is removed.
     pub(super) fn leave(&self, connection: &C) {
-        let turns = self.lock();
+        let mut turns = self.lock();
         let turn = connection.turn();
         connection.set_turn(Turn::None);
-        if turn == Turn::Placed {
-            self.give_place(turns);
+        match turn {
+            Turn::None => {}
+            Turn::Waiting => turns.record_left(),
+            Turn::Placed => self.give_place(turns),
         }
     }
 
     /// Gives a free place to the next waiting connection.
     fn give_place(&self, mut turns: MutexGuard<'_, Turns<C>>) {
-        // Skips those that have left meanwhile.
-        let next = std::iter::from_fn(|| turns.pop()).find(|next| next.turn() == Turn::Waiting);
+        let next = turns.pop();
         match &next {
             Some(next) => next.set_turn(Turn::Placed),
             None => turns.taken -= 1,
@@ -223,6 +247,32 @@ mod tests {
         }
         queue.leave(&next);
         assert!(!queue.is_crowded() && queue.lock().taken == 0);
+    }
+
+    #[test]
+    fn connections_that_have_left_cost_the_others_no_turn() {
+        let (queue, flooders, left, new) = (queue(1), flooders(3), flooders(3), flooders(1));
+        flooders.iter().for_each(|flooder| queue.wait(flooder, Heavy));
+        left.iter().chain(&new).for_each(|modest| queue.wait(modest, Modest));
+        left.iter().for_each(|left| queue.leave(left));
+        queue.leave(&flooders[0]);
+        assert_eq!((turns(&new), turns(&left), turns(&flooders)), (vec![1], vec![0; 3], vec![1, 0, 0]));
+    }
+
+    #[test]
+    fn connections_that_leave_while_they_wait_are_not_kept() {
+        let (queue, flooders) = (queue(1), flooders(3));
+        flooders.iter().for_each(|flooder| queue.wait(flooder, Heavy));
+        for demand in [Modest, Heavy].repeat(500) {
+            let gone = Arc::<Flooder>::default();
+            queue.wait(&gone, demand);
+            queue.leave(&gone);
+        }
+        let waiting = |turns: &Turns<Flooder>| turns.modest.len() + turns.heavy.len();
+        assert!(waiting(&queue.lock()) < 3 + MANY_LEFT);
+        queue.leave(&flooders[0]);
+        queue.leave(&flooders[1]);
+        assert_eq!(turns(&flooders), [1, 1, 1]);
     }
 
     #[test]

@@ -200,7 +200,7 @@ impl Inbox {
         }
     }
 
-    /// Reserves room for the missing bytes once the rest of the buffer is too short for a read. Earlier growth would copy
+    /// Reserves room for the missing bytes once less room is left than a usual read has. Earlier growth would copy
     /// memory that was never written, since an allocator moves the whole buffer: the kernel would map its pages twice.
     fn reserve_missing(&mut self, missing: usize) {
         if self.bytes.capacity() - self.bytes.len() >= missing.min(SMALL) {
@@ -322,8 +322,9 @@ const BRIEF: usize = 4 << 10;
 const SMALL: usize = 16 << 10;
 /// The room for a read from a peer that sends many small messages at once.
 const LARGE: usize = 64 << 10;
-/// Step in which memory is reserved for a large message once more than a few bytes have arrived. With a small memory budget
-/// glibc gives so much a mapping of its own, which grows without a copy (`polyrpc_heap::fit_to_budget`).
+/// Step in which memory is reserved for a large message once more than a few bytes have arrived. With a memory
+/// budget up to 256 MiB glibc gives so much a mapping of its own, which grows without a copy
+/// (`polyrpc_heap::fit_to_budget`).
 const STEP: usize = 2 << 20;
 /// Largest buffer that is kept for small messages.
 const KEPT: usize = 4 * LARGE;
