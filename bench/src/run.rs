@@ -43,7 +43,7 @@ pub(crate) struct Timing {
 /// Parses an option in seconds, such as the length of a window.
 pub(crate) fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
-    seconds.ok_or_else(|| "want 0 to 3600 seconds".to_owned())
+    seconds.ok_or_else(|| "expected 0 to 3600 seconds".to_owned())
 }
 
 /// Result of a run. CPU time is user and system time of the whole process, per call.

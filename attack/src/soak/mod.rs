@@ -57,7 +57,7 @@ const REST: Duration = Duration::from_secs(60);
 #[tokio::main]
 pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
     if !(options.minutes > 0.0 && options.minutes <= MAX_MINUTES) {
-        let text = format!("want a number of minutes above 0 and up to {MAX_MINUTES}");
+        let text = format!("expected a number of minutes above 0 and up to {MAX_MINUTES}");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     let length = Duration::from_secs_f64(options.minutes * 60.0);

@@ -65,7 +65,7 @@ fn print(what: &impl Serialize) -> io::Result<()> {
 fn parse_length(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
     let length = seconds.map(|seconds| Duration::from_secs_f64(seconds.max(0.01)));
-    length.ok_or_else(|| "want 0 to 3600 seconds".to_owned())
+    length.ok_or_else(|| "expected 0 to 3600 seconds".to_owned())
 }
 
 /// A running server with a client.

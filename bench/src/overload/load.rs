@@ -36,7 +36,7 @@ pub(crate) struct CallerOptions {
 
 fn parse_rate(text: &str) -> Result<f64, String> {
     let rate = text.parse::<f64>().ok().filter(|rate| (0.001..=1e9).contains(rate));
-    rate.ok_or_else(|| "want 0.001 to 1e9 calls a second".to_owned())
+    rate.ok_or_else(|| "expected 0.001 to 1e9 calls a second".to_owned())
 }
 
 impl CallerOptions {

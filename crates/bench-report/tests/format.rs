@@ -163,15 +163,15 @@ fn thresholds_are_judged_by_value_and_by_a_baseline() {
 #[test]
 fn malformed_thresholds_name_what_is_wanted() {
     for (text, wanted) in [
-        ("p99=5ms", "want a figure, < or >"),
+        ("p99=5ms", "expected a figure, < or >"),
         ("q99<5ms", "the figures are"),
         ("p100<5ms", "the figures are"),
-        ("p99<5", "want a time"),
-        ("p99<5%", "want a time"),
-        ("errors<1ms", "want a number, a share"),
-        ("rate>1ms", "want a rate"),
-        ("p99<0x", "want a time"),
-        ("p99<ms", "want a time"),
+        ("p99<5", "expected a time"),
+        ("p99<5%", "expected a time"),
+        ("errors<1ms", "expected a number, a share"),
+        ("rate>1ms", "expected a rate"),
+        ("p99<0x", "expected a time"),
+        ("p99<ms", "expected a time"),
     ] {
         let error = text.parse::<Threshold>().unwrap_err().to_string();
         assert!(

@@ -74,7 +74,7 @@ impl FromStr for Key {
         let digits: Option<Vec<u8>> = text.as_bytes().iter().map(digit).collect();
         let digits = digits
             .filter(|digits| digits.len() % 2 == 0)
-            .ok_or("want an even number of digits 0-9 and a-f")?;
+            .ok_or("expected an even number of digits 0-9 and a-f")?;
         Ok(Self(digits.as_chunks::<2>().0.iter().map(|[high, low]| high << 4 | low).collect()))
     }
 }
@@ -83,12 +83,12 @@ fn parse_shards(text: &str) -> Result<Shards, String> {
     let parsed = text.split_once(',').and_then(|(data, parity)| {
         Some((data.trim().parse::<u32>().ok()?, parity.trim().parse::<u32>().ok()?))
     });
-    let (data, parity) = parsed.ok_or("want two numbers, for example 10,3")?;
+    let (data, parity) = parsed.ok_or("expected two numbers, for example 10,3")?;
     match (u8::try_from(data), u8::try_from(parity)) {
         (Ok(data), Ok(parity)) if u32::from(data) + u32::from(parity) <= MAX_SHARDS => {
             Ok(Shards { data, parity })
         }
-        _ => Err(format!("want at most {MAX_SHARDS} in total")),
+        _ => Err(format!("expected at most {MAX_SHARDS} in total")),
     }
 }
 
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(parse_shards("10,3"), Ok(Shards { data: 10, parity: 3 }));
         assert!(parse_shards("10").unwrap_err().contains("two numbers"));
         for many in ["10,300", "200,100", "999,999"] {
-            assert_eq!(parse_shards(many), Err("want at most 256 in total".to_owned()));
+            assert_eq!(parse_shards(many), Err("expected at most 256 in total".to_owned()));
         }
     }
 

@@ -101,7 +101,7 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong =
-            || format!("`{text}` is not a size: want a number of bytes, or a number and KiB, MiB or GiB");
+            || format!("`{text}` is not a size: expected a number of bytes, or a number and KiB, MiB or GiB");
         let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let (number, unit) = text.split_at(unit_at);
         let shift = match unit.trim() {
@@ -132,7 +132,7 @@ impl FromStr for Count {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse() {
-            Ok(0) => Err("want at least 1".to_owned()),
+            Ok(0) => Err("expected at least 1".to_owned()),
             Ok(count) => Ok(Self(count)),
             Err(_) => Err(format!("`{text}` is not a number")),
         }
@@ -153,7 +153,7 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not a time: want seconds, or a number and ms, s, m or h");
+        let wrong = || format!("`{text}` is not a time: expected seconds, or a number and ms, s, m or h");
         let span = terminal::parse_duration(text).map_err(|_| wrong())?;
         if span.is_zero() { Err("a time is longer than zero".to_owned()) } else { Ok(Self(span)) }
     }

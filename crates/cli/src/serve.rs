@@ -115,7 +115,7 @@ fn parse_advertised_address(text: &str) -> Result<String, String> {
     let is_host = !text.contains('@') && format!("{text}:1").parse::<Instance>().is_ok();
     match is_whole || is_host || text.parse::<Ipv6Addr>().is_ok() {
         true => Ok(text.to_owned()),
-        false => Err("want host, host:port or network@host:port".to_owned()),
+        false => Err("expected host, host:port or network@host:port".to_owned()),
     }
 }
 
@@ -502,7 +502,7 @@ fn announce(running: &[(Vec<&str>, ServerHandle)], admin: Option<&Address>) -> i
 }
 
 fn parse_cores(text: &str) -> Result<NonZero<usize>, String> {
-    text.parse().map_err(|_| "want a number above 0".to_owned())
+    text.parse().map_err(|_| "expected a number above 0".to_owned())
 }
 
 /// An origin as browsers write it, or `*`.
@@ -511,7 +511,7 @@ fn parse_origin(text: &str) -> Result<String, String> {
     let is_origin = place.is_some_and(|(_, host)| !host.is_empty() && !host.contains(['/', '?', '#', '@']));
     match text == "*" || is_origin {
         true => Ok(text.to_ascii_lowercase()),
-        false => Err("want an origin without a path, for example `https://app.example`, or *".to_owned()),
+        false => Err("expected an origin without a path, for example `https://app.example`, or *".to_owned()),
     }
 }
 

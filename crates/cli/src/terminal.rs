@@ -168,7 +168,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
 
 /// Parses `500ms`, `1s`, `1.5s`, `2m`, `1h`; a plain number is seconds.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a duration: want seconds, or a number and ms, s, m or h");
+    let wrong = || format!("`{text}` is not a duration: expected seconds, or a number and ms, s, m or h");
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let seconds = match unit {

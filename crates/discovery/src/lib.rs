@@ -152,7 +152,7 @@ fn first<T>(url: &str, open: impl Fn(&str, &str) -> Result<Option<T>>) -> Result
         Status::invalid_argument(format!("`{}`: {why}, for example {EXAMPLES}", discovery::redacted(url)))
     };
     let registry = polyrpc::client::registry_url(url);
-    let (scheme, rest) = registry.split_once("://").ok_or_else(|| wrong("want the URL of a registry"))?;
+    let (scheme, rest) = registry.split_once("://").ok_or_else(|| wrong("expected the URL of a registry"))?;
     let scheme = scheme.to_ascii_lowercase();
     for word in scheme.split('+') {
         if let Some(opened) = open(word, rest)? {
@@ -160,7 +160,7 @@ fn first<T>(url: &str, open: impl Fn(&str, &str) -> Result<Option<T>>) -> Result
         }
     }
     if polyrpc::Client::new(url).is_ok() {
-        return Err(wrong("this URL names one server; want the URL of a registry").into());
+        return Err(wrong("this URL names one server; expected the URL of a registry").into());
     }
     Err(wrong(&format!("the registry `{scheme}` is unknown, or not built in")).into())
 }

@@ -97,7 +97,7 @@ impl FoundInstances {
 pub(crate) fn split(place: &UrlParts) -> Result<(String, String), Status> {
     match place.path.split_last() {
         Some((service, base)) => Ok((base.join("/"), service.clone())),
-        None => Err(Status::invalid_argument("which service? want host:port/base/Service")),
+        None => Err(Status::invalid_argument("which service? expected host:port/base/Service")),
     }
 }
 

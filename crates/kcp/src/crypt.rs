@@ -242,7 +242,7 @@ impl fmt::Display for Algorithm {
 #[cold]
 fn unknown_algorithm() -> ConfigError {
     let names: Vec<_> = Algorithm::NAMED.iter().map(|(name, _)| *name).collect();
-    ConfigError::new(format!("unknown cipher: want one of {}", names.join(" ")))
+    ConfigError::new(format!("unknown cipher: expected one of {}", names.join(" ")))
 }
 
 #[cold]

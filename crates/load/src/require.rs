@@ -155,7 +155,7 @@ impl FromStr for Requirement {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "`{text}` is not a condition: want p99<5ms, service.p50<=1ms, errors<0.1%, rate>=20k and the like"
+                "`{text}` is not a condition: expected p99<5ms, service.p50<=1ms, errors<0.1%, rate>=20k and the like"
             )
         };
         let at = text.find(['<', '>']).ok_or_else(wrong)?;

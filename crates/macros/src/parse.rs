@@ -71,7 +71,7 @@ impl Service {
                 other => {
                     return Err(Error::new_spanned(
                         other,
-                        "want `name = \"…\"`, `codec = …` or `schema = …`",
+                        "expected `name = \"…\"`, `codec = …` or `schema = …`",
                     ));
                 }
             }
@@ -134,7 +134,7 @@ impl Method {
                         self.id = Some(parse_number(&option.value)?)
                     }
                     other => {
-                        return Err(Error::new_spanned(other, "want `name = \"…\"`, `id = …` or `blocking`"));
+                        return Err(Error::new_spanned(other, "expected `name = \"…\"`, `id = …` or `blocking`"));
                     }
                 }
             }
@@ -223,21 +223,21 @@ fn parse_number(value: &Expr) -> Result<syn::LitInt> {
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) if number.base10_parse::<i32>().is_ok() => {
             Ok(number.clone())
         }
-        other => Err(Error::new_spanned(other, "want a number from 0 to 2147483647")),
+        other => Err(Error::new_spanned(other, "expected a number from 0 to 2147483647")),
     }
 }
 
 fn text(value: &Expr) -> Result<String> {
     match value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Ok(text.value()),
-        other => Err(Error::new_spanned(other, "want a string")),
+        other => Err(Error::new_spanned(other, "expected a string")),
     }
 }
 
 fn path(value: &Expr) -> Result<Path> {
     match value {
         Expr::Path(path) => Ok(path.path.clone()),
-        other => Err(Error::new_spanned(other, "want the path of a codec")),
+        other => Err(Error::new_spanned(other, "expected the path of a codec")),
     }
 }
 

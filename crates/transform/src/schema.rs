@@ -63,7 +63,7 @@ impl SchemaSource {
         }
         let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
         Self::new(&set, files.join(", ")).map_err(|failure| {
-            failure.with_hint("want what `protoc --include_imports --descriptor_set_out=FILE` writes")
+            failure.with_hint("expected what `protoc --include_imports --descriptor_set_out=FILE` writes")
         })
     }
 

@@ -131,7 +131,7 @@ mod tests {
             let mut request = BytesMut::from(&out.take()[..]);
             let ticket = match server.next_event(&mut request, &mut replied) {
                 Ok(Some(ServerEvent::Call(_, ticket))) => ticket,
-                other => panic!("want a call, got {}", other.is_ok()),
+                other => panic!("expected a call, got {}", other.is_ok()),
             };
             server.reply(ticket, Reply::message(call.head.format, body.clone()), &mut replied);
             answers.extend_from_slice(&replied.take());
@@ -142,7 +142,7 @@ mod tests {
             loop {
                 match client.next_event(&mut inbox, &mut out) {
                     Ok(Some(ClientEvent::Reply(id, reply))) => results.push((id.0, reply.result)),
-                    Ok(Some(other)) => panic!("want a reply, got {other:?}"),
+                    Ok(Some(other)) => panic!("expected a reply, got {other:?}"),
                     Ok(None) => break,
                     Err(violation) => return (results, Some(violation)),
                 }
@@ -174,7 +174,7 @@ mod tests {
                         (ticket, Reply::failure(status))
                     }
                     ServerEvent::Call(call, ticket) => (ticket, Reply::message(call.head.format, call.body)),
-                    _ => panic!("want a call"),
+                    _ => panic!("expected a call"),
                 };
                 server.reply(ticket, reply, &mut replied);
             }
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(server.take_refusals().map(|refusals| refusals.too_large), Some(1));
         let (mut inbox, mut results) = (BytesMut::from(&replied.take()[..]), Vec::new());
         while let Some(event) = client.next_event(&mut inbox, &mut Outbox::new()).expect("it goes on") {
-            let ClientEvent::Reply(id, reply) = event else { panic!("want a reply, got {event:?}") };
+            let ClientEvent::Reply(id, reply) = event else { panic!("expected a reply, got {event:?}") };
             results.push((id.0, reply.result));
         }
         results

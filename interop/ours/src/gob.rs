@@ -31,7 +31,7 @@ fn random_types(program: &str) -> Outcome {
     for stream in 0..STREAMS {
         let within = |error: String| format!("stream {stream}: {error}");
         let line = go.line()?;
-        let (count, hex) = line.split_once(' ').ok_or("want a count and a stream")?;
+        let (count, hex) = line.split_once(' ').ok_or("expected a count and a stream")?;
         let count = count.parse().map_err(|_| format!("{count} is no count"))?;
         let wanted = (0..count).map(|_| go.line()).collect::<Result<Vec<_>, _>>()?;
         values += wanted.len();
@@ -53,7 +53,7 @@ fn send_on(stream: &[u8], wanted: &[String]) -> Result<Vec<u8>, String> {
             let body = value.into_bytes();
             let shown = gob::to_json(&body).map_err(|error| error.to_string())?;
             let want = wanted.next().ok_or_else(|| format!("one more value: {shown}"))?;
-            ensure(json(&shown)? == json(want)?, || format!("shows {shown}, want {want}"))?;
+            ensure(json(&shown)? == json(want)?, || format!("shows {shown}, expected {want}"))?;
             writer.value(&body, &mut sent).map_err(|error| error.to_string())?;
         }
     }

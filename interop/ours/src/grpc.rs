@@ -71,7 +71,7 @@ async fn client_streaming(test: &TestServiceClient) -> Outcome {
     let requests = REQUESTS.map(|size| StreamingInputCallRequest { payload: payload(size).into(), ..d() });
     let reply = test.streaming_input_call(Streaming::from_iter(requests)).await.map_err(reported)?;
     let (sum, want) = (reply.aggregated_payload_size, 74922);
-    ensure(sum == want, || format!("the sum is {sum}, want {want}"))
+    ensure(sum == want, || format!("the sum is {sum}, expected {want}"))
 }
 
 async fn server_streaming(test: &TestServiceClient) -> Outcome {
@@ -244,13 +244,13 @@ fn unknown(message: &str) -> EchoStatus {
 
 fn answered(reply: Result<SimpleResponse, Error>, want: i32) -> Outcome {
     let size = reply.map_err(reported)?.payload.body.len();
-    ensure(size == want as usize, || format!("an answer of {size} bytes, want {want}"))
+    ensure(size == want as usize, || format!("an answer of {size} bytes, expected {want}"))
 }
 
 fn sized(answer: Result<Option<StreamingOutputCallResponse>, Error>, want: i32) -> Outcome {
     let answer = answer.map_err(reported)?.ok_or("the answers ended early")?;
     let size = answer.payload.body.len();
-    ensure(size == want as usize, || format!("an answer of {size} bytes, want {want}"))
+    ensure(size == want as usize, || format!("an answer of {size} bytes, expected {want}"))
 }
 
 /// These answers and no more.
@@ -263,10 +263,10 @@ async fn sizes(mut answers: Streaming<StreamingOutputCallResponse>, wanted: &[i3
 
 fn failed<T>(result: Result<T, Error>, code: Code, message: Option<&str>) -> Outcome {
     match result {
-        Ok(_) => Err(format!("succeeded, want {code}")),
+        Ok(_) => Err(format!("succeeded, expected {code}")),
         Err(error) => {
             ensure(error.code() == code && message.is_none_or(|message| error.message() == message), || {
-                format!("{error}, want {code} {message:?}")
+                format!("{error}, expected {code} {message:?}")
             })
         }
     }

@@ -37,7 +37,7 @@ async fn main() -> ExitCode {
         Some("net-rpc") => net_rpc::cases(&url).await,
         Some("gob") => gob::cases(url.trim_start_matches("gob://")),
         _ => {
-            eprintln!("`{url}`: want rpcx://, baidu-std://, grpc://, net-rpc:// or gob://");
+            eprintln!("`{url}`: expected rpcx://, baidu-std://, grpc://, net-rpc:// or gob://");
             return ExitCode::from(2);
         }
     };

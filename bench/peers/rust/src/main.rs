@@ -37,7 +37,7 @@ fn main() -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     match words.as_slice() {
         ["serve", "tarpc", listen] => {
-            let listen = listen.strip_prefix("--listen=").ok_or("want --listen=ADDRESS")?;
+            let listen = listen.strip_prefix("--listen=").ok_or("expected --listen=ADDRESS")?;
             end_with_standard_input();
             runtime.block_on(tarpc_hello::serve(listen))
         }

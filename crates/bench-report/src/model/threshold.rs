@@ -310,16 +310,16 @@ impl fmt::Display for ThresholdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "invalid threshold {:?}: ", self.text)?;
         f.write_str(match self.problem {
-            Problem::Operator => "want a figure, < or >, and a limit, as in p99<5ms",
+            Problem::Operator => "expected a figure, < or >, and a limit, as in p99<5ms",
             Problem::Metric => {
                 "the figures are p50, p99.9 and so on, mean, max, the same after all., service. or lag., errors, rate, \
                  client-cpu, server-cpu"
             }
             Problem::Limit(Metric::ErrorCount | Metric::ErrorShare) => {
-                "want a number, a share as in 0.1%, or a multiple of the baseline as in 1.5x"
+                "expected a number, a share as in 0.1%, or a multiple of the baseline as in 1.5x"
             }
-            Problem::Limit(Metric::Rate) => "want a rate as in 20k, or a multiple of the baseline as in 0.95x",
-            Problem::Limit(_) => "want a time as in 5ms or 800us, or a multiple of the baseline as in 1.1x",
+            Problem::Limit(Metric::Rate) => "expected a rate as in 20k, or a multiple of the baseline as in 0.95x",
+            Problem::Limit(_) => "expected a time as in 5ms or 800us, or a multiple of the baseline as in 1.1x",
         })
     }
 }

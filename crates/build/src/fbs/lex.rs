@@ -145,10 +145,10 @@ impl Lexer<'_> {
             Some('f') => '\u{c}',
             Some(c @ ('"' | '\'' | '\\' | '/')) => c,
             Some('u') => {
-                self.code_point(4).ok_or_else(|| wrong("want four hexadecimal digits after `\\u`"))?
+                self.code_point(4).ok_or_else(|| wrong("expected four hexadecimal digits after `\\u`"))?
             }
             Some('x') => {
-                self.code_point(2).ok_or_else(|| wrong("want two hexadecimal digits after `\\x`"))?
+                self.code_point(2).ok_or_else(|| wrong("expected two hexadecimal digits after `\\x`"))?
             }
             _ => return Err(wrong("unknown escape sequence")),
         })

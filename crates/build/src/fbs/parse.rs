@@ -288,7 +288,7 @@ impl Parser {
 const MAX_TYPE_DEPTH: usize = 16;
 
 fn unexpected(token: &Token, wanted: &str) -> Wrong {
-    wrong(token.at, format!("want {wanted}, not {}", token.kind.describe()))
+    wrong(token.at, format!("expected {wanted}, not {}", token.kind.describe()))
 }
 
 fn wrong(at: Position, reason: String) -> Wrong {

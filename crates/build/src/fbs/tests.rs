@@ -79,7 +79,7 @@ fn doc_comments_belong_to_the_following_item() {
 #[test]
 fn errors_name_their_position() {
     for (text, want) in [
-        ("table T {\n  a int;\n}", "t.fbs:2:5: want `:`, not `int`"),
+        ("table T {\n  a int;\n}", "t.fbs:2:5: expected `:`, not `int`"),
         ("table T { a: Nope; }", "t.fbs:1:14: there is no type `Nope`"),
         ("table T { a: int; a: int; }", "t.fbs:1:19: duplicate field `a`"),
         ("table T {} table T {}", "t.fbs:1:18: `T` is declared twice"),
@@ -107,7 +107,7 @@ fn errors_name_their_position() {
         ("enum E : byte { A = 200 }", "t.fbs:1:17: 200 does not fit the type"),
         ("enum E : bool { A }", "t.fbs:1:10: the type of an enum is an integer"),
         ("table A {} union U : int { A }", "t.fbs:1:22: the type field of a union is a ubyte"),
-        ("enum E { A }", "t.fbs:1:6: want the type of `E`: `enum E : byte`"),
+        ("enum E { A }", "t.fbs:1:6: expected the type of `E`: `enum E : byte`"),
         ("union U { int }", "t.fbs:1:11: a union holds tables, structs and strings"),
         ("table T {} rpc_service S { M(T): Nope; }", "t.fbs:1:34: there is no `Nope`"),
         (
@@ -118,7 +118,7 @@ fn errors_name_their_position() {
             "table T {} rpc_service S { A(T): T (id: 1); B(T): T (id: 1); }",
             "t.fbs:1:45: `A` and `B` have the same id",
         ),
-        ("table T {} rpc_service S { A(T): T (id: -1); }", "t.fbs:1:37: want an id from 0 to 2147483647"),
+        ("table T {} rpc_service S { A(T): T (id: -1); }", "t.fbs:1:37: expected an id from 0 to 2147483647"),
         ("root_type T;", "t.fbs:1:11: there is no table `T`"),
         (
             "table T {} root_type T; file_identifier \"LONGER\";",
@@ -129,12 +129,12 @@ fn errors_name_their_position() {
             "t.fbs:1:21: `message` belongs in a .proto file, and this is a .fbs file",
         ),
         ("table T { a: string = \"", "t.fbs:1:23: unterminated string"),
-        ("table T { a: string = \"\\u+041\"; }", "t.fbs:1:24: want four hexadecimal digits after `\\u`"),
-        ("table T { a: int = \"0x+1\"; }", "t.fbs:1:20: want an integer"),
-        ("table T { a: int = \"-+1\"; }", "t.fbs:1:20: want an integer"),
+        ("table T { a: string = \"\\u+041\"; }", "t.fbs:1:24: expected four hexadecimal digits after `\\u`"),
+        ("table T { a: int = \"0x+1\"; }", "t.fbs:1:20: expected an integer"),
+        ("table T { a: int = \"-+1\"; }", "t.fbs:1:20: expected an integer"),
         ("/* open", "t.fbs:1:1: unterminated comment"),
         ("table T { ä: int; }", "t.fbs:1:11: unexpected character `ä`"),
-        ("table T {", "t.fbs:1:10: want a field's name or `}`, not the end of the file"),
+        ("table T {", "t.fbs:1:10: expected a field's name or `}`, not the end of the file"),
     ] {
         let error = read_text("t.fbs", text).expect_err(text).to_string();
         assert_eq!(error, want, "{text}");

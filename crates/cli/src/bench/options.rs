@@ -185,7 +185,7 @@ fn connection_modes() -> impl TypedValueParser<Value = ConnectionMode> {
 }
 
 pub(super) fn parse_positive(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "want a number above 0".to_owned())
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "expected a number above 0".to_owned())
 }
 
 const DURATION: Duration = Duration::from_secs(5);

@@ -266,9 +266,9 @@ fn check_shape(
     }
     let what = match (described.client_streaming, described.server_streaming) {
         (false, false) => "it takes one message and returns one: leave out --stream",
-        (false, true) => "want --stream server",
-        (true, false) => "want --stream client",
-        (true, true) => "want --stream bidi",
+        (false, true) => "expected --stream server",
+        (true, false) => "expected --stream client",
+        (true, true) => "expected --stream bidi",
     };
     Err(Failure::new(format!("{target} is declared otherwise than --stream says: {what}")))
 }

@@ -425,7 +425,7 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
             };
             Ok((key.trim().to_owned(), value.to_owned()))
         }
-        _ => Err("want 'KEY: VALUE' or KEY=VALUE".to_owned()),
+        _ => Err("expected 'KEY: VALUE' or KEY=VALUE".to_owned()),
     }
 }
 

@@ -192,7 +192,7 @@ fn open(path: &Path) -> Result<BufReader<Input>, Failure> {
     let unread = |error: io::Error| Failure::system(format!("read {}", path.display()), &error);
     if path.as_os_str() == "-" {
         if io::stdin().is_terminal() {
-            return Err(Failure::new("standard input is a terminal: want captured packets"));
+            return Err(Failure::new("standard input is a terminal: expected captured packets"));
         }
         return Input::new(io::stdin()).map(BufReader::new).map_err(unread);
     }

@@ -75,7 +75,7 @@ impl Options {
 fn parse_name(text: &str) -> Result<String, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if !text.starts_with(|c: char| c.is_ascii_alphabetic()) || !text.chars().all(is_plain) {
-        return Err("want a letter, and then letters, digits, - and _".to_owned());
+        return Err("expected a letter, and then letters, digits, - and _".to_owned());
     }
     match TAKEN.contains(&text.replace('-', "_").as_str()) {
         true => Err("the name is taken by Rust, by cargo or by what the project depends on".to_owned()),

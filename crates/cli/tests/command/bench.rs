@@ -234,7 +234,7 @@ fn stream_that_contradicts_the_description_is_refused() {
     let server = Server::serve([]);
     for (target, stream, hint) in [
         ("helloworld.Greeter/SayHello", "bidi", "leave out --stream"),
-        ("grpc.health.v1.Health/Watch", "client", "want --stream server"),
+        ("grpc.health.v1.Health/Watch", "client", "expected --stream server"),
     ] {
         let ran = polyrpc(["bench", &server.url("grpc"), target, "{}", "--stream", stream]);
         assert!(ran.code == 1 && ran.stderr.contains(hint), "{ran:?}");

@@ -53,7 +53,7 @@ fn baseline_sets_limits_and_the_exit_code() {
 
     let wrong = bench(&url, &["--limits", "p50<5"]);
     assert!(
-        wrong.code == 2 && wrong.stderr.contains("invalid threshold \"p50<5\": want a time"),
+        wrong.code == 2 && wrong.stderr.contains("invalid threshold \"p50<5\": expected a time"),
         "{wrong:?}"
     );
     let other = dir.path().join("other.json");

@@ -113,17 +113,17 @@ fn serve_reports_invalid_options() {
     for (arguments, code, why) in [
         (&["--listen", "quic://127.0.0.1:0"][..], 1, "--tls-cert"),
         (&["--listen", "127.0.0.1:99999"], 1, "a port is at most 65535"),
-        (&["--listen", "grpc://127.0.0.1:0"], 1, "want host:port, unix:/path"),
+        (&["--listen", "grpc://127.0.0.1:0"], 1, "expected host:port, unix:/path"),
         (&["--listen", ":8002"], 1, "it names no host"),
-        (&["--cores", "0"], 2, "want a number above 0"),
+        (&["--cores", "0"], 2, "expected a number above 0"),
         (&["--listen", "127.0.0.1:0", "--kcp-cipher", "none"], 1, "no listener speaks it"),
         (&["--listen", "127.0.0.1:0", "--protocols", "rpcx", "--mcp", "add"], 1, "--mcp needs HTTP"),
         (&["--listen", "127.0.0.1:0", "--protocols", "rpcx", "--pages"], 1, "--pages needs HTTP"),
-        (&["--max-connections", "0"], 2, "want at least 1"),
+        (&["--max-connections", "0"], 2, "expected at least 1"),
         (
             &["--register", "etcd://127.0.0.1:1/base", "--advertise", "not an address"],
             2,
-            "want host, host:port",
+            "expected host, host:port",
         ),
         (
             &["--register", "etcd://127.0.0.1:1/base", "--attributes", "weight=abc&%zz"],
@@ -554,11 +554,11 @@ fn invalid_message_is_rejected_before_it_is_sent() {
     };
     fails(
         &["ftp://h:1", "x"],
-        "error: invalid argument: invalid URL `ftp://h:1`: unknown protocol `ftp`: want baidu-std, rpcx, fb-rpc, grpc, grpc-web, connect, http, rest-rpc, net-rpc\n",
+        "error: invalid argument: invalid URL `ftp://h:1`: unknown protocol `ftp`: expected baidu-std, rpcx, fb-rpc, grpc, grpc-web, connect, http, rest-rpc, net-rpc\n",
     );
     fails(
         &["rpcx+kcp://h:1", "x"],
-        "error: invalid argument: invalid URL `rpcx+kcp://h:1`: `+kcp` is neither `+tls` nor a registry: want consul, dlist, dns, etcd, file, kubernetes, list, mdns, nacos, redis, remotefile or zookeeper\n",
+        "error: invalid argument: invalid URL `rpcx+kcp://h:1`: `+kcp` is neither `+tls` nor a registry: expected consul, dlist, dns, etcd, file, kubernetes, list, mdns, nacos, redis, remotefile or zookeeper\n",
     );
     fails(
         &["rpcx://h:1", "echo", "hello"],

@@ -44,8 +44,8 @@ fn changes_of_a_file_are_watched() {
 fn failed_discovery_prints_the_cause() {
     for (url, why, code) in [
         ("nothing://x", "the registry `nothing` is unknown", 1),
-        ("10.0.0.1:80", "want the URL of a registry", 1),
-        ("list://a", "want network@host:port", 1),
+        ("10.0.0.1:80", "expected the URL of a registry", 1),
+        ("list://a", "expected network@host:port", 1),
         ("rpcx://127.0.0.1:1", "this URL names one server", 1),
         ("file:///nowhere/at/all", "No such file", 78),
     ] {

@@ -199,7 +199,7 @@ fn cors_allows_only_the_configured_origins() {
     assert!(answer.contains("access-control-allow-origin: https://any.example\r\n"), "{answer}");
 
     let ran = polyrpc(["serve", "--cors", "https://app.example/path"]);
-    assert!(ran.code == 2 && ran.stderr.contains("want an origin without a path"), "{ran:?}");
+    assert!(ran.code == 2 && ran.stderr.contains("expected an origin without a path"), "{ran:?}");
 }
 
 #[test]

@@ -171,7 +171,7 @@ fn unknown(name: &str, scheme: &str, declared: &[Parameter]) -> String {
 fn bad_value(pair: &str, known: &Parameter) -> String {
     match known.values {
         [] => format!("the parameter `{}` needs a value in percent-encoded UTF-8", known.name),
-        values => format!("invalid parameter `{pair}`: want {}", values.join(", ")),
+        values => format!("invalid parameter `{pair}`: expected {}", values.join(", ")),
     }
 }
 
@@ -214,9 +214,9 @@ mod tests {
             ("x=hunter2", "the parameter `x` is unknown: a:// has codec=gob|json, tenant=…"),
             ("Codec=json", "the parameter `Codec` is unknown: a:// has codec=gob|json, tenant=…"),
             ("codec=json&codec=json", "the parameter `codec` occurs twice"),
-            ("codec=xml", "invalid parameter `codec=xml`: want gob, json"),
-            ("codec", "invalid parameter `codec`: want gob, json"),
-            ("codec=", "invalid parameter `codec=`: want gob, json"),
+            ("codec=xml", "invalid parameter `codec=xml`: expected gob, json"),
+            ("codec", "invalid parameter `codec`: expected gob, json"),
+            ("codec=", "invalid parameter `codec=`: expected gob, json"),
             ("tenant=", "the parameter `tenant` needs a value in percent-encoded UTF-8"),
             ("tenant=%4", "the parameter `tenant` needs a value in percent-encoded UTF-8"),
             ("tenant=%+1", "the parameter `tenant` needs a value in percent-encoded UTF-8"),

@@ -134,6 +134,6 @@ impl<C: Client, S: Server> Pair<C, S> {
 pub fn sole_reply(answers: Vec<ClientEvent>) -> (CallId, Reply) {
     match <[ClientEvent; 1]>::try_from(answers) {
         Ok([ClientEvent::Reply(id, reply)]) => (id, reply),
-        other => panic!("want one reply, got {other:?}"),
+        other => panic!("expected one reply, got {other:?}"),
     }
 }

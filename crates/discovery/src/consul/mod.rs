@@ -141,14 +141,14 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
             }
             if matches!(Way::parse(&place, "")?, Way::Keys) {
                 return Err(Status::invalid_argument(
-                    "`by=keys` needs an agent and a path: want consul://host:port/base/Service?by=keys",
+                    "`by=keys` needs an agent and a path: expected consul://host:port/base/Service?by=keys",
                 ));
             }
             let consul = configure(Consul::from_env().map_err(polyrpc::Error::into_status)?, &place)?;
             return Ok(healthy(&consul, &place.hosts, &place));
         }
         None => {
-            return Err(Status::invalid_argument("which service of Consul? want consul://host:port/Service"));
+            return Err(Status::invalid_argument("which service of Consul? expected consul://host:port/Service"));
         }
     };
     let consul = open(&place)?;
@@ -230,7 +230,7 @@ fn healthy(consul: &Consul, service: &str, place: &UrlParts) -> Box<dyn Discover
 
 #[cold]
 fn unknown_way(by: &str) -> Status {
-    Status::invalid_argument(format!("the setting `by` cannot be `{by}`: want keys, health, agent"))
+    Status::invalid_argument(format!("the setting `by` cannot be `{by}`: expected keys, health, agent"))
 }
 
 pub(crate) const PARAMETERS: [&str; 5] = ["by", "dc", "tag", "tls", "token"];

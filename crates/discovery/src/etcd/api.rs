@@ -183,7 +183,7 @@ fn prefix_end(prefix: &[u8]) -> Vec<u8> {
 fn server(endpoint: &str) -> Result<Instance, Status> {
     let (scheme, place) = endpoint.split_once("://").unwrap_or(("http", endpoint));
     if scheme != "http" {
-        return Err(failed(format_args!("`{endpoint}`: want host:port or http://host:port")));
+        return Err(failed(format_args!("`{endpoint}`: expected host:port or http://host:port")));
     }
     place.trim_end_matches('/').parse().map_err(failed)
 }

@@ -85,7 +85,7 @@ fn open(place: &UrlParts) -> Result<Etcd, Status> {
     place.check_parameters(&PARAMETERS)?;
     let (user, hosts) = place.user()?;
     if hosts.is_empty() {
-        return Err(Status::invalid_argument("where is etcd? want etcd://host:port"));
+        return Err(Status::invalid_argument("where is etcd? expected etcd://host:port"));
     }
     let etcd = Etcd::new(hosts.split(','));
     let setting = |name| place.settings.value(name).map(str::to_owned);

@@ -38,13 +38,13 @@ impl Origin {
             None => (tls, url),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
-            Some(_) => return Err(wrong("want http:// or https://")),
+            Some(_) => return Err(wrong("expected http:// or https://")),
         };
         if tls && !cfg!(feature = "tls") {
             return Err(wrong("TLS is not built in (feature `tls`)"));
         }
         let (place, prefix) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
-        let (host, port) = host_and_port(place, port).ok_or_else(|| wrong("want host:port"))?;
+        let (host, port) = host_and_port(place, port).ok_or_else(|| wrong("expected host:port"))?;
         let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         Ok(Self {
             authority: format!("{bracketed}:{port}"),

@@ -189,7 +189,7 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
     place.check_parameters(&PARAMETERS)?;
     let [service] = place.path.as_slice() else {
         return Err(Status::invalid_argument(
-            "which service of Kubernetes? want kubernetes://namespace/service:port",
+            "which service of Kubernetes? expected kubernetes://namespace/service:port",
         ));
     };
     let setting = |name| place.settings.value(name);

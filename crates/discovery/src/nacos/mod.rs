@@ -130,7 +130,7 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
     match (named, place.path.as_slice()) {
         (Some(name), []) => Ok(Box::new(nacos.service(name))),
         (None, [name]) => Ok(Box::new(nacos.service(name))),
-        _ => Err(Status::invalid_argument("which service of Nacos? want nacos://host:port/Service")),
+        _ => Err(Status::invalid_argument("which service of Nacos? expected nacos://host:port/Service")),
     }
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let (nacos, place) = open(place)?;
     match (place.path.as_slice(), place.settings.value("serviceName")) {
         ([], None) => Ok(Box::new(nacos)),
-        _ => Err(Status::invalid_argument("a server's services have names already: want nacos://host:port")),
+        _ => Err(Status::invalid_argument("a server's services have names already: expected nacos://host:port")),
     }
 }
 

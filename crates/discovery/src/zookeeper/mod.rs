@@ -73,7 +73,7 @@ pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
 fn open(place: &UrlParts) -> Result<ZooKeeper, Status> {
     place.check_parameters(&[])?;
     match place.hosts.is_empty() {
-        true => Err(Status::invalid_argument("where is ZooKeeper? want zookeeper://host:port")),
+        true => Err(Status::invalid_argument("where is ZooKeeper? expected zookeeper://host:port")),
         false => Ok(ZooKeeper::new(place.hosts.clone())),
     }
 }

@@ -109,7 +109,7 @@ impl Watcher {
     /// Waits until exactly these are listed.
     async fn wait_for(&mut self, lines: &[String]) {
         let heard = timeout(OUTAGE, self.latest.wait_for(|latest| latest == lines)).await.is_ok();
-        assert!(heard, "want {lines:?}, not {:?}", self.latest.borrow());
+        assert!(heard, "expected {lines:?}, not {:?}", self.latest.borrow());
     }
 }
 

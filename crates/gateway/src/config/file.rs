@@ -156,7 +156,7 @@ impl<'de> Deserialize<'de> for Check {
             Some(("grpc", service)) => Ok(Self::Grpc(service.to_owned())),
             Some(("http", path)) if path.starts_with('/') => Ok(Self::Http(path.to_owned())),
             _ => Err(D::Error::custom(format!(
-                "`{text}` is no check: want connect, heartbeat, grpc, grpc:SERVICE or http:/PATH"
+                "`{text}` is no check: expected connect, heartbeat, grpc, grpc:SERVICE or http:/PATH"
             ))),
         }
     }
@@ -325,7 +325,7 @@ impl<'de> Deserialize<'de> for Sticky {
         match text.split_once(':') {
             Some(("metadata", key)) if !key.is_empty() => Ok(Self::Metadata(key.to_owned())),
             None if text == "peer" => Ok(Self::Peer),
-            _ => Err(D::Error::custom(format!("invalid key `{text}`: want metadata:NAME or peer"))),
+            _ => Err(D::Error::custom(format!("invalid key `{text}`: expected metadata:NAME or peer"))),
         }
     }
 }

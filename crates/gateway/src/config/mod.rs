@@ -102,7 +102,7 @@ impl Config {
                 && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
         };
         if !is_word(&self.name) {
-            let wrong = format!("`name` is `{}`; want lower-case letters, digits and `_`", self.name);
+            let wrong = format!("`name` is `{}`; expected lower-case letters, digits and `_`", self.name);
             problems.push(ConfigError::new(line_of_key(text, "name"), wrong));
         }
         if self.threads.is_some_and(|threads| !(1..=MAX_THREADS).contains(&threads)) {

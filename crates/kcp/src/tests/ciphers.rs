@@ -45,7 +45,7 @@ fn key_of_the_wrong_length_is_rejected() {
         assert_eq!(error.to_string(), format!("invalid key length for {algorithm}: {length} bytes"));
     }
     let unknown = "rot13".parse::<Algorithm>().unwrap_err();
-    assert!(unknown.to_string().starts_with("unknown cipher: want one of none xor aes"));
+    assert!(unknown.to_string().starts_with("unknown cipher: expected one of none xor aes"));
 }
 
 #[test]

@@ -30,7 +30,7 @@ impl FromStr for Order {
         match text {
             "sequence" => Ok(Self::Sequence),
             "random" => Ok(Self::Random),
-            _ => Err(format!("unknown order `{text}`: want sequence or random")),
+            _ => Err(format!("unknown order `{text}`: expected sequence or random")),
         }
     }
 }

@@ -165,7 +165,7 @@ impl FromStr for Placeholder {
         let words: Vec<_> = text.split_whitespace().collect();
         let wrong = || {
             format!(
-                "`{{{{{text}}}}}` is not a placeholder: want a field, seq, random FROM TO, uuid or text N"
+                "`{{{{{text}}}}}` is not a placeholder: expected a field, seq, random FROM TO, uuid or text N"
             )
         };
         match words.as_slice() {

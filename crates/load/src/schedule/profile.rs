@@ -138,7 +138,7 @@ impl FromStr for Stages {
             let (time, rate) = point
                 .trim()
                 .split_once(':')
-                .ok_or_else(|| format!("`{point}` is not a stage: want TIME:RATE"))?;
+                .ok_or_else(|| format!("`{point}` is not a stage: expected TIME:RATE"))?;
             let rate = match rate {
                 "0" => 0.0,
                 rate => rate.parse::<Rate>()?.calls_per_second(),
@@ -152,7 +152,7 @@ impl FromStr for Stages {
 
 /// Parses `500ms`, `1.5s`, `2m`, `1h`; a plain number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a duration: want seconds, or a number and ns, us, ms, s, m or h");
+    let wrong = || format!("`{text}` is not a duration: expected seconds, or a number and ns, us, ms, s, m or h");
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let seconds = match unit {

@@ -48,7 +48,7 @@ pub trait NumberedFormat<T>: Send + Sync + 'static {
 ///
 ///     fn decode(bytes: Bytes) -> std::result::Result<i64, Status> {
 ///         let text = std::str::from_utf8(&bytes).unwrap_or_default();
-///         text.parse().map_err(|_| Status::invalid_argument("want a number"))
+///         text.parse().map_err(|_| Status::invalid_argument("expected a number"))
 ///     }
 ///
 ///     fn encode(value: &i64) -> std::result::Result<Bytes, Status> {

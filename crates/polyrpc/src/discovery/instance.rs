@@ -59,9 +59,9 @@ impl FromStr for Instance {
         let port = address.rsplit_once(':').map(|(host, port)| (host, parse_decimal::<u16>(port)));
         match (network, port) {
             (Network::Unix, _) if !address.is_empty() => {}
-            (Network::Unix, _) => return Err(wrong("want the path of a socket")),
+            (Network::Unix, _) => return Err(wrong("expected the path of a socket")),
             (_, Some((host, Some(1..)))) if is_host(host) => {}
-            _ => return Err(wrong("want network@host:port")),
+            _ => return Err(wrong("expected network@host:port")),
         }
         Ok(Self { network, address: address.to_owned(), attributes: Attributes::default() })
     }
@@ -162,18 +162,18 @@ mod tests {
     #[test]
     fn invalid_instance_error_names_the_cause() {
         for (text, why) in [
-            ("", "want network@host:port"),
-            ("tcp@h", "want network@host:port"),
-            ("tcp@:1", "want network@host:port"),
-            ("tcp@h:0", "want network@host:port"),
-            ("tcp@h:65536", "want network@host:port"),
-            ("tcp@h:+1", "want network@host:port"),
-            ("not an address:1", "want network@host:port"),
-            ("a..b:1", "want network@host:port"),
-            ("h:x:1", "want network@host:port"),
-            ("[::x]:1", "want network@host:port"),
-            ("h\n:1", "want network@host:port"),
-            ("unix@", "want the path of a socket"),
+            ("", "expected network@host:port"),
+            ("tcp@h", "expected network@host:port"),
+            ("tcp@:1", "expected network@host:port"),
+            ("tcp@h:0", "expected network@host:port"),
+            ("tcp@h:65536", "expected network@host:port"),
+            ("tcp@h:+1", "expected network@host:port"),
+            ("not an address:1", "expected network@host:port"),
+            ("a..b:1", "expected network@host:port"),
+            ("h:x:1", "expected network@host:port"),
+            ("[::x]:1", "expected network@host:port"),
+            ("h\n:1", "expected network@host:port"),
+            ("unix@", "expected the path of a socket"),
             ("rdma@h:1", "the network `rdma` is unknown"),
         ] {
             let error = text.parse::<Instance>().unwrap_err();

@@ -161,7 +161,7 @@ mod tests {
         let warning = lines.warning("servers.txt").unwrap();
         assert_eq!(
             warning.message(),
-            "servers.txt: 2 of its lines cannot be read; line 4: `nonsense` is not an instance: want network@host:port"
+            "servers.txt: 2 of its lines cannot be read; line 4: `nonsense` is not an instance: expected network@host:port"
         );
     }
 

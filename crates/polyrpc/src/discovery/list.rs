@@ -60,7 +60,7 @@ pub(super) fn servers(text: &str) -> Result<Vec<Instance>, Status> {
     let texts = text.split(',').filter(|text| !text.trim().is_empty());
     let servers = texts.map(server).collect::<Result<Servers, _>>()?.into_vec();
     match servers.is_empty() {
-        true => Err(Status::invalid_argument("the list names no server: want host:port,host:port")),
+        true => Err(Status::invalid_argument("the list names no server: expected host:port,host:port")),
         false => Ok(servers),
     }
 }

@@ -56,14 +56,14 @@ impl FromStr for RemoteFile {
         }
         let (host, path) = place.find('/').map_or((place, "/"), |at| place.split_at(at));
         if host.is_empty() {
-            return Err(wrong("want http://host/path"));
+            return Err(wrong("expected http://host/path"));
         }
         // The last colon of `[::1]` precedes no port.
         let port = host.rsplit_once(':').map(|(_, port)| port).filter(|port| !port.ends_with(']'));
         let authority = match port.map(parse_decimal::<u16>) {
             None => format!("{host}:80"),
             Some(Some(_)) => host.to_owned(),
-            Some(None) => return Err(wrong("want http://host:port/path")),
+            Some(None) => return Err(wrong("expected http://host:port/path")),
         };
         Ok(Self { authority, path: path.to_owned() })
     }

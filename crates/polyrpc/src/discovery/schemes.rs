@@ -109,7 +109,7 @@ fn refuse_parameters(word: &str, rest: &str) -> Result<()> {
 
 fn path(rest: &str) -> Result<&str> {
     match rest.is_empty() {
-        true => Err(polyrpc_core::Status::invalid_argument("want the path of a file").into()),
+        true => Err(polyrpc_core::Status::invalid_argument("expected the path of a file").into()),
         false => Ok(rest),
     }
 }

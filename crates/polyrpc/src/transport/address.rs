@@ -55,13 +55,13 @@ impl FromStr for Address {
             Some(Err(error)) if *error.kind() == IntErrorKind::PosOverflow => {
                 Err(invalid_address(text, "a port is at most 65535"))
             }
-            _ => Err(invalid_address(text, "want host:port or unix:/path")),
+            _ => Err(invalid_address(text, "expected host:port or unix:/path")),
         }
     }
 }
 
 /// The forms of an address. Protocols are no part of it: a listener accepts all allowed protocols on one port.
-const FORMS: &str = "want host:port, unix:/path, kcp://host:port or quic://host:port, for every protocol";
+const FORMS: &str = "expected host:port, unix:/path, kcp://host:port or quic://host:port, for every protocol";
 
 #[cold]
 fn invalid_address(text: &str, why: &str) -> Status {
@@ -104,10 +104,10 @@ mod tests {
         for (text, why) in [
             ("127.0.0.1:99999", "a port is at most 65535"),
             ("quic://h:65536", "a port is at most 65535"),
-            ("h:-1", "want host:port or unix:/path"),
-            ("h:+1", "want host:port or unix:/path"),
-            ("grpc://127.0.0.1:1", "want host:port, unix:/path, kcp://host:port or quic://host:port"),
-            ("tcp://h:1", "want host:port, unix:/path, kcp://host:port or quic://host:port"),
+            ("h:-1", "expected host:port or unix:/path"),
+            ("h:+1", "expected host:port or unix:/path"),
+            ("grpc://127.0.0.1:1", "expected host:port, unix:/path, kcp://host:port or quic://host:port"),
+            ("tcp://h:1", "expected host:port, unix:/path, kcp://host:port or quic://host:port"),
         ] {
             let error = text.parse::<Address>().unwrap_err();
             assert!(error.message().contains(why), "{error}");

@@ -1297,8 +1297,8 @@ fn blocking_client_rejects_several_servers() {
 #[test]
 fn invalid_url_of_several_servers_names_the_cause() {
     for (url, why) in [
-        ("rpcx+list://", "want host:port"),
-        ("rpcx+list://a", "want network@host:port"),
+        ("rpcx+list://", "expected host:port"),
+        ("rpcx+list://a", "expected network@host:port"),
         ("rpcx+lst://a:1", "`+lst` is neither `+tls` nor a registry"),
         ("ftp+list://a:1", "unknown protocol `ftp`: want"),
         ("rpcx+kcp+list://a:1", "a URL has at most one registry"),

@@ -14,7 +14,7 @@ impl NumberedFormat<(u32, String)> for CountedCodec {
     const NUMBER: u8 = 9;
 
     fn decode(bytes: Bytes) -> std::result::Result<(u32, String), Status> {
-        let wrong = || Status::invalid_argument("want n:text");
+        let wrong = || Status::invalid_argument("expected n:text");
         let text = std::str::from_utf8(&bytes).map_err(|_| wrong())?;
         let (n, text) = text.split_once(':').ok_or_else(wrong)?;
         Ok((n.parse().map_err(|_| wrong())?, text.to_owned()))
@@ -67,7 +67,7 @@ async fn codec_is_registered_once_for_server_and_client() {
     };
     let reply = call(Format::Other(9), "4:x").await.unwrap();
     assert_eq!(reply.message.bytes, "5:x Other(9) None");
-    assert_eq!(call(Format::Other(9), "none").await.unwrap_err().message(), "want n:text");
+    assert_eq!(call(Format::Other(9), "none").await.unwrap_err().message(), "expected n:text");
     let error = call(Format::Other(8), "4:x").await.unwrap_err();
     assert_eq!((error.code(), error.message()), (Code::Unimplemented, "can not find codec for 8"));
 }

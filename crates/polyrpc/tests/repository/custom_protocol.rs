@@ -89,7 +89,7 @@ async fn url_parameters_are_checked_and_reach_the_session() {
     assert!(line.ends_with(b"[1,2]\r\n"), "{}", line.escape_ascii());
 
     for (query, why) in [
-        ("end=cr", "invalid parameter `end=cr`: want lf, crlf"),
+        ("end=cr", "invalid parameter `end=cr`: expected lf, crlf"),
         ("end=lf&end=lf", "the parameter `end` occurs twice"),
         ("begin=x", "the parameter `begin` is unknown: lines:// has transport="),
     ] {
@@ -129,7 +129,7 @@ async fn missing_or_duplicate_protocol_is_an_error() {
     let error = twice.build().unwrap_err();
     assert!(error.message().contains("the client has two protocols `lines`"), "{error}");
     let error = Client::new("lines://h:1").unwrap_err();
-    assert!(error.message().contains("unknown protocol `lines`: want baidu-std, rpcx"), "{error}");
+    assert!(error.message().contains("unknown protocol `lines`: expected baidu-std, rpcx"), "{error}");
     let server = serve(lines()).await;
     let error = server.client(Protocol::from(&LINES)).unwrap_err();
     assert!(error.to_string().contains("the client has no protocol `lines`"), "{error}");

@@ -134,7 +134,7 @@ fn cargo_test(words: &[&str]) -> Result<(), String> {
             };
             (files, filter)
         }
-        _ => return Err("want --lib or --test".to_owned()),
+        _ => return Err("expected --lib or --test".to_owned()),
     };
     match filter {
         [] => Ok(()),

@@ -188,10 +188,10 @@ mod tests {
             (r#"{}"#, "`name` is required"),
             (r#"{"name":"x","hp":70000}"#, "hp: 70000 is not a valid i16"),
             (r#"{"name":"x","weapon":[]}"#, "there is no field `weapon`"),
-            (r#"{"name":"x","weapons":[{"name":"a"},{"name":7}]}"#, "weapons[1].name: want a string"),
+            (r#"{"name":"x","weapons":[{"name":"a"},{"name":7}]}"#, "weapons[1].name: expected a string"),
             (r#"{"name":"x","mood":"Glad"}"#, "mood: `Mood` has no value `Glad`"),
-            (r#"{"name":"x","equipped":{}}"#, "equipped: want its type in `equipped_type`"),
-            (r#"[]"#, "want an object"),
+            (r#"{"name":"x","equipped":{}}"#, "equipped: expected its type in `equipped_type`"),
+            (r#"[]"#, "expected an object"),
         ] {
             let value = serde_json::from_str(json).unwrap();
             assert_eq!(write::message(&schema, table, &value, Style::Flatc).unwrap_err(), want, "{json}");

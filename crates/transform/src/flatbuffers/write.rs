@@ -31,7 +31,7 @@ enum FieldValue {
 impl Writer<'_> {
     fn table(&mut self, table: usize, value: &Value) -> Result<Offset<Opaque>, String> {
         let declared = &self.schema.tables[table];
-        let object = value.as_object().ok_or("want an object")?;
+        let object = value.as_object().ok_or("expected an object")?;
         for name in object.keys() {
             if !declared.fields.iter().any(|field| is_member_of(field, name)) {
                 return Err(format!("there is no field `{name}`"));
@@ -72,7 +72,7 @@ impl Writer<'_> {
     ) -> Result<(), String> {
         let kinds = || {
             let name = format!("{}_type", field.name);
-            object.get(&name).ok_or_else(|| format!("want its type in `{name}`"))
+            object.get(&name).ok_or_else(|| format!("expected its type in `{name}`"))
         };
         let placed = match &field.ty {
             Type::Union(union) => {
@@ -81,10 +81,10 @@ impl Writer<'_> {
                 FieldValue::Elsewhere(target)
             }
             Type::Vector(element) if is_union(element) => {
-                let Type::Union(union) = **element else { return Err("want unions".into()) };
+                let Type::Union(union) = **element else { return Err("expected unions".into()) };
                 let (kinds, values) = (list(kinds()?)?, list(value)?);
                 if kinds.len() != values.len() {
-                    return Err("want as many types as values".into());
+                    return Err("expected as many types as values".into());
                 }
                 let (mut numbers, mut targets) = (Vec::new(), Vec::new());
                 for (kind, value) in kinds.iter().zip(values) {
@@ -151,7 +151,7 @@ impl Writer<'_> {
         if let (Style::Protobuf, Type::Scalar(Scalar::U8 | Scalar::I8), Value::String(text)) =
             (self.style, element, value)
         {
-            let bytes = STANDARD.decode(text).map_err(|_| "want bytes in base64".to_owned())?;
+            let bytes = STANDARD.decode(text).map_err(|_| "expected bytes in base64".to_owned())?;
             return Ok(self.builder.vector_bytes(bytes.len(), &bytes, 1));
         }
         let values = list(value)?;
@@ -203,7 +203,7 @@ impl Writer<'_> {
                 }
             }
             Type::Struct(at) => {
-                let object = value.as_object().ok_or("want an object")?;
+                let object = value.as_object().ok_or("expected an object")?;
                 let declared = &self.schema.structs[*at];
                 if let Some(name) =
                     object.keys().find(|name| declared.fields.iter().all(|field| field.name != **name))
@@ -221,14 +221,14 @@ impl Writer<'_> {
             Type::Array(element, count) => {
                 let (values, (size, _)) = (list(value)?, self.schema.inline(element));
                 if values.len() != usize::from(*count) {
-                    return Err(format!("want {count} elements"));
+                    return Err(format!("expected {count} elements"));
                 }
                 for (value, place) in values.iter().zip(place.chunks_exact_mut(size)) {
                     self.inline(element, value, None, place)?;
                 }
             }
             Type::Table(_) | Type::Union(_) | Type::Text | Type::Vector(_) => {
-                return Err("want a scalar".into());
+                return Err("expected a scalar".into());
             }
         }
         Ok(())
@@ -256,11 +256,11 @@ fn is_union(ty: &Type) -> bool {
 }
 
 fn text(value: &Value) -> Result<&str, String> {
-    value.as_str().ok_or_else(|| "want a string".to_owned())
+    value.as_str().ok_or_else(|| "expected a string".to_owned())
 }
 
 fn list(value: &Value) -> Result<&Vec<Value>, String> {
-    value.as_array().ok_or_else(|| "want a list".to_owned())
+    value.as_array().ok_or_else(|| "expected a list".to_owned())
 }
 
 /// The number of an enum value, or the combined bits of several flags.
@@ -280,7 +280,7 @@ fn number(scalar: Scalar, value: &Value, place: &mut [u8]) -> Result<(), String>
         Value::String(text) => text.trim().to_owned(),
         Value::Bool(yes) => u8::from(*yes).to_string(),
         Value::Number(number) => number.to_string(),
-        _ => return Err("want a number".into()),
+        _ => return Err("expected a number".into()),
     };
     let wrong = || format!("{shown} is not a valid {}", format!("{scalar:?}").to_lowercase());
     match (scalar, scalar.range()) {

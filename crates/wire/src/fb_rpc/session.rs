@@ -454,7 +454,7 @@ fn check_supported(call: &Call<'_>) -> Result<(), Status> {
 fn service_number(service: &str, hash: ServiceHash) -> Result<u32, Status> {
     match service.strip_prefix('#') {
         Some(number) => parse_canonical_decimal(number).ok_or_else(|| {
-            unsupported("want a service's number below 2^32 behind `#`, without leading zeros")
+            unsupported("expected a service's number below 2^32 behind `#`, without leading zeros")
         }),
         None => Ok(service_id(service, hash)),
     }

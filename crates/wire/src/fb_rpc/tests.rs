@@ -51,7 +51,7 @@ fn every_request_vector_is_read_and_rewritten() {
         let (mut server, mut inbox, mut out) = (server(), BytesMut::from(&bytes[..]), Outbox::new());
         let event =
             server.next_event(&mut inbox, &mut out).expect("the frame is valid").expect("it is a call");
-        let ServerEvent::Call(call, _) = event else { panic!("{name}: want a call") };
+        let ServerEvent::Call(call, _) = event else { panic!("{name}: expected a call") };
         assert_case(name, call.service, "test.BenchmarkService");
         assert_case(name, call.method, "Test");
         assert_case(name, call.head.format, Format::FlatBuffers);
@@ -138,7 +138,7 @@ fn invalid_sizes_fail_the_call_only() {
         let (mut server, mut inbox) = (server(), BytesMut::from(&bytes[..]));
         let mut next = || match server.next_event(&mut inbox, &mut Outbox::new()) {
             Ok(Some(ServerEvent::Call(call, _))) => call.malformed.and_then(|status| status.number()),
-            event => panic!("want a call: {event:?}"),
+            event => panic!("expected a call: {event:?}"),
         };
         let first = next();
         assert_eq!(next(), None, "the connection goes on");
@@ -196,7 +196,7 @@ fn method_of_another_format_is_unknown() {
     let (mut server, mut out) = (server(), Outbox::new());
     let mut inbox = BytesMut::from(&vector("frpc_request")[..]);
     let Ok(Some(ServerEvent::Call(_, ticket))) = server.next_event(&mut inbox, &mut out) else {
-        panic!("want a call")
+        panic!("expected a call")
     };
     let status = ticket.decode_failure()(Status::invalid_argument("it takes protobuf"));
     assert_eq!(status.number(), Some(1002));
@@ -238,7 +238,7 @@ fn unknown_service_and_method_numbers_are_reported() {
         bytes[16..20].copy_from_slice(&method.to_le_bytes());
         let mut inbox = BytesMut::from(&bytes[..]);
         let Ok(Some(ServerEvent::Call(call, ticket))) = server.next_event(&mut inbox, &mut out) else {
-            panic!("want a call")
+            panic!("expected a call")
         };
         assert_eq!((call.service, call.method), want);
         let refusal = ticket.not_found_failure(&call, polyrpc_core::session::NotFound::Method);
@@ -324,7 +324,7 @@ fn failed_client_is_pointed_to_the_other_dialects() {
     assert!(client.failure_hint().expect("no event").contains("version=frpc-two-dots"));
     let mut inbox = BytesMut::from(&vector("frpc_response_error_1002")[..]);
     let Ok(Some(ClientEvent::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
-        panic!("want a reply")
+        panic!("expected a reply")
     };
     let status = reply.result.unwrap_err();
     assert_eq!(status.number(), Some(1002));
@@ -334,7 +334,7 @@ fn failed_client_is_pointed_to_the_other_dialects() {
     inbox.extend_from_slice(&vector("frpc_response_error_1002"));
     assert!(client.next_event(&mut inbox, &mut out).is_ok());
     let Ok(Some(ClientEvent::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
-        panic!("want a reply")
+        panic!("expected a reply")
     };
     assert_eq!(reply.result.unwrap_err().message(), status::status(1002).message());
     assert_eq!(client.failure_hint(), None);
@@ -521,7 +521,7 @@ fn ticket(server: &mut Server, id: u64) -> super::Ticket {
     let mut inbox = BytesMut::from(&out.take()[..]);
     match server.next_event(&mut inbox, &mut out) {
         Ok(Some(ServerEvent::Call(_, ticket))) => ticket,
-        other => panic!("want a call, not {other:?}"),
+        other => panic!("expected a call, not {other:?}"),
     }
 }
 
@@ -529,7 +529,7 @@ fn heard_by_client(bytes: &[u8]) -> (CallId, Reply) {
     let (mut inbox, mut out) = (BytesMut::from(bytes), Outbox::new());
     match client(Magic::Frpc).next_event(&mut inbox, &mut out) {
         Ok(Some(ClientEvent::Reply(id, reply))) => (id, reply),
-        other => panic!("want a reply, not {other:?}"),
+        other => panic!("expected a reply, not {other:?}"),
     }
 }
 

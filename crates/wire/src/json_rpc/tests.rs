@@ -6,14 +6,14 @@ use super::{Incoming, Request};
 fn one(text: &str) -> Request {
     match read(&Bytes::copy_from_slice(text.as_bytes())) {
         Incoming::One(request) => request,
-        other => panic!("want a request, got {other:?}"),
+        other => panic!("expected a request, got {other:?}"),
     }
 }
 
 fn refusal_of(text: &[u8]) -> String {
     match read(&Bytes::copy_from_slice(text)) {
         Incoming::Refused(response) => String::from_utf8(response).expect("text"),
-        other => panic!("want a refusal, got {other:?}"),
+        other => panic!("expected a refusal, got {other:?}"),
     }
 }
 
@@ -36,7 +36,7 @@ fn keys_may_be_escaped_and_the_last_duplicate_wins() {
 #[test]
 fn params_are_slices_of_the_message() {
     let message = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"f","params":[1,2]}"#);
-    let Incoming::One(request) = read(&message) else { panic!("want a request") };
+    let Incoming::One(request) = read(&message) else { panic!("expected a request") };
     assert!(message.as_ptr_range().contains(&request.params.as_ptr()));
     assert!(request.positional);
 }
@@ -91,7 +91,7 @@ fn invalid_requests_have_the_codes_of_rpcx_and_in_a_batch_those_of_the_standard(
     ] {
         assert!(refusal_of(text).contains(alone), "{}", text.escape_ascii());
         let batch = [b"[", text, b"]"].concat();
-        let Incoming::Many(requests, refused) = read(&batch.into()) else { panic!("want a batch") };
+        let Incoming::Many(requests, refused) = read(&batch.into()) else { panic!("expected a batch") };
         assert!(requests.is_empty() && refused[0].windows(6).any(|code| code == b"-32600"));
     }
 }
@@ -117,7 +117,7 @@ fn written_request_is_read_back() {
     {
         let mut text = Vec::new();
         write_request(&mut text, service, method, b"[1]", Some(7));
-        let Incoming::One(request) = read(&text.into()) else { panic!("want a request") };
+        let Incoming::One(request) = read(&text.into()) else { panic!("expected a request") };
         assert_eq!((request.names(), &request.params[..]), (name, &b"[1]"[..]));
         assert_eq!(request.id.as_deref(), Some(&b"7"[..]));
     }

@@ -390,7 +390,7 @@ fn no_format(format: Format) -> Status {
 #[cold]
 fn malformed_number(name: &str) -> Status {
     Status::invalid_argument(format!(
-        "`{name}` is not the number of a function: want one below 2^32 behind `#`, without leading zeros"
+        "`{name}` is not the number of a function: expected one below 2^32 behind `#`, without leading zeros"
     ))
 }
 

@@ -64,7 +64,7 @@ fn sole_call(server: &mut Server, bytes: &[u8], out: &mut Outbox) -> (String, By
             assert!(call.head.positional, "arguments are a list");
             (call.method.to_owned(), call.body, ticket)
         }
-        other => panic!("want a call, got {other:?}"),
+        other => panic!("expected a call, got {other:?}"),
     }
 }
 

@@ -176,7 +176,7 @@ pub struct UnknownVersion;
 impl fmt::Display for UnknownVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "want a release tag of rest_rpc, such as 0.11 or 0.21, or the date 2022-12-23 or 2023-02-16",
+            "expected a release tag of rest_rpc, such as 0.11 or 0.21, or the date 2022-12-23 or 2023-02-16",
         )
     }
 }

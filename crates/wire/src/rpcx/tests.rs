@@ -811,7 +811,7 @@ fn call<'a>(service: &'a str, method: &'a str, body: &[u8]) -> Call<'a> {
 fn sole_call<'s>(server: &'s mut Server, inbox: &mut BytesMut, out: &mut Outbox) -> (Call<'s>, Ticket) {
     match server.next_event(inbox, out) {
         Ok(Some(ServerEvent::Call(call, ticket))) => (call, ticket),
-        other => panic!("want a call, got {other:?}"),
+        other => panic!("expected a call, got {other:?}"),
     }
 }
 
@@ -842,7 +842,7 @@ fn parse(bytes: &[u8]) -> Frame {
     let mut inbox = BytesMut::from(bytes);
     match frame::take(&mut inbox, bytes.len(), &Compressors::default()) {
         Ok(NextFrame::Frame(frame)) if inbox.is_empty() => frame,
-        other => panic!("want one frame, got {other:?}"),
+        other => panic!("expected one frame, got {other:?}"),
     }
 }
 
@@ -993,7 +993,7 @@ fn go_panic_carries_its_stack_in_the_details() {
     let (mut client, mut out) = (client(), Outbox::new());
     let mut inbox = BytesMut::from(&response.expect("it was answered").bytes[..]);
     let Ok(Some(ClientEvent::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
-        panic!("want a reply")
+        panic!("expected a reply")
     };
     let status = reply.result.unwrap_err();
     assert_eq!(status.code(), Code::Internal);

@@ -46,7 +46,7 @@ fn scalar_default(file: &SourceFile, literal: &Literal, scalar: Scalar) -> Resul
         (Scalar::Bool, Value::Word(word)) if word == "false" => Ok(Default::Integer(0)),
         (Scalar::Bool, _) => Ok(Default::Integer(i128::from(integer(file, literal)? != 0))),
         (Scalar::F32 | Scalar::F64, value) => {
-            float(value).map(Default::Float).ok_or_else(|| wrong("want a number"))
+            float(value).map(Default::Float).ok_or_else(|| wrong("expected a number"))
         }
         (_, _) => {
             let value = integer(file, literal)?;

@@ -86,7 +86,7 @@ impl<'f> Resolver<'f> {
 fn method_id(file: &SourceFile, attribute: &Attribute) -> Result<u32, Error> {
     let id = attribute.value.as_ref().map(|literal| integer(file, literal)).transpose()?;
     let id = id.and_then(|id| i32::try_from(id).ok()).and_then(|id| u32::try_from(id).ok());
-    id.ok_or_else(|| fail(file, attribute.name.at, "want an id from 0 to 2147483647".into()))
+    id.ok_or_else(|| fail(file, attribute.name.at, "expected an id from 0 to 2147483647".into()))
 }
 
 fn streaming(file: &SourceFile, attribute: &Attribute) -> Result<(bool, bool), Error> {
@@ -95,6 +95,6 @@ fn streaming(file: &SourceFile, attribute: &Attribute) -> Result<(bool, bool), E
         Some(Value::Text(text)) if text == "client" => Ok((true, false)),
         Some(Value::Text(text)) if text == "server" => Ok((false, true)),
         Some(Value::Text(text)) if text == "bidi" => Ok((true, true)),
-        _ => Err(fail(file, attribute.name.at, "want \"none\", \"client\", \"server\" or \"bidi\"".into())),
+        _ => Err(fail(file, attribute.name.at, "expected \"none\", \"client\", \"server\" or \"bidi\"".into())),
     }
 }

@@ -131,7 +131,7 @@ fn force_align(file: &SourceFile, attribute: &Attribute, natural: usize) -> Resu
     let align = align.and_then(|align| usize::try_from(align).ok());
     let fits = |align: &usize| align.is_power_of_two() && *align >= natural && *align <= MAX_ALIGNED;
     align.filter(fits).ok_or_else(|| {
-        let reason = format!("want a power of two from {natural} to {MAX_ALIGNED}");
+        let reason = format!("expected a power of two from {natural} to {MAX_ALIGNED}");
         fail(file, attribute.name.at, reason)
     })
 }

@@ -95,7 +95,7 @@ impl<'f> Resolver<'f> {
             return Err(fail(file, at, "`nested_flatbuffer` is for `[ubyte]`".into()));
         }
         let Some(Spot { value: Value::Text(name), at }) = &attribute.value else {
-            return Err(fail(file, at, "want a table: `nested_flatbuffer: \"Monster\"`".into()));
+            return Err(fail(file, at, "expected a table: `nested_flatbuffer: \"Monster\"`".into()));
         };
         match self.names.find(name, namespace) {
             Some(Named::Table(table)) => Ok(Some(table)),
@@ -120,7 +120,7 @@ fn assign_ids(file: &SourceFile, decl: &Object, fields: &mut [Field]) -> Result<
             let id = attribute.value.as_ref().map(|literal| integer(file, literal)).transpose()?;
             let id = id.and_then(|id| u16::try_from(id).ok()).filter(|id| *id >= u16::from(union));
             field.id = id
-                .ok_or_else(|| fail(file, attribute.name.at, "want an id from 0, a union's from 1".into()))?;
+                .ok_or_else(|| fail(file, attribute.name.at, "expected an id from 0, a union's from 1".into()))?;
         }
         next = next.saturating_add(1 + u16::from(union));
         if next > MAX_FIELDS {
@@ -176,7 +176,7 @@ fn check_names(file: &SourceFile, decl: &Object, fields: &[Field]) -> Result<(),
 fn hash(file: &SourceFile, decl: &FieldDecl, ty: &Type) -> Result<Option<Hash>, Error> {
     let Some(attribute) = find(&decl.attributes, "hash") else { return Ok(None) };
     let Some(Value::Text(name)) = attribute.value.as_ref().map(|literal| &literal.value) else {
-        return Err(fail(file, attribute.name.at, "want a function: `hash: \"fnv1a_32\"`".into()));
+        return Err(fail(file, attribute.name.at, "expected a function: `hash: \"fnv1a_32\"`".into()));
     };
     let (function, bits) = name.rsplit_once('_').unwrap_or((name, ""));
     let hash = match (function, bits.parse()) {

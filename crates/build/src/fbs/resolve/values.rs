@@ -13,7 +13,7 @@ pub(super) fn integer(file: &SourceFile, literal: &Literal) -> Result<i128, Erro
         Value::Word(word) if word == "false" => Some(0),
         _ => None,
     };
-    parsed.ok_or_else(|| fail(file, literal.at, "want an integer".into()))
+    parsed.ok_or_else(|| fail(file, literal.at, "expected an integer".into()))
 }
 
 fn parse_integer(number: &str) -> Option<i128> {

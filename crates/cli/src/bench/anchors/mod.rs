@@ -134,19 +134,19 @@ fn parse_whole_rate(text: &str) -> Result<u32, String> {
     let per_second = text.parse::<Rate>()?.calls_per_second();
     match per_second.fract() == 0.0 && (1.0..=MAX_RATE).contains(&per_second) {
         true => Ok(per_second as u32),
-        false => Err(format!("want a whole number of calls per second, from 1 to {MAX_RATE}")),
+        false => Err(format!("expected a whole number of calls per second, from 1 to {MAX_RATE}")),
     }
 }
 
 fn parse_tool(text: &str) -> Result<String, String> {
     match Tool::ALL.iter().any(|tool| tool.name() == text) {
         true => Ok(text.to_owned()),
-        false => Err("want polyrpc, clock-at-send, ghz, h2load, wrk or oha".to_owned()),
+        false => Err("expected polyrpc, clock-at-send, ghz, h2load, wrk or oha".to_owned()),
     }
 }
 
 fn parse_tool_path(text: &str) -> Result<(String, PathBuf), String> {
-    let (name, path) = text.split_once('=').ok_or("want NAME=FILE")?;
+    let (name, path) = text.split_once('=').ok_or("expected NAME=FILE")?;
     Ok((parse_tool(name)?, path.into()))
 }
 

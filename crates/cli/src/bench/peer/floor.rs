@@ -382,7 +382,7 @@ mod tests {
     fn callers_need_a_connection() {
         assert_eq!(parse("2", "--warmup=1 --window=1").unwrap().connections, 2);
         let error = parse("0", "--warmup=1 --window=1").unwrap_err();
-        assert!(error.contains("want a number above 0"), "{error}");
+        assert!(error.contains("expected a number above 0"), "{error}");
     }
 
     #[test]

@@ -432,7 +432,7 @@ impl<'a> Plan<'a> {
         }
         settings.rounds = choice.rounds.unwrap_or(settings.rounds);
         if settings.rounds == 0 {
-            return Err(Failure::new(format!("{}: want at least one round", definition.name)));
+            return Err(Failure::new(format!("{}: expected at least one round", definition.name)));
         }
         let cases = choose_cases(definition, choice)?;
         let mut cells = Vec::new();
@@ -696,6 +696,6 @@ mod tests {
             let text = plan_error(good, pair, "", changes);
             assert_eq!(text, "own: case few, pair: 1 callers cannot use 0 connections");
         }
-        assert_eq!(plan_error(&good.replace("= 1\n", "= 0\n"), "", "", ""), "own: want at least one round");
+        assert_eq!(plan_error(&good.replace("= 1\n", "= 0\n"), "", "", ""), "own: expected at least one round");
     }
 }

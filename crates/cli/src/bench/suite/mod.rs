@@ -84,7 +84,7 @@ impl Variant {
 }
 
 fn parse_directory(text: &str) -> Result<(String, PathBuf), String> {
-    let (name, directory) = text.split_once('=').ok_or("want NAME=DIR, as in brpc=/src/brpc")?;
+    let (name, directory) = text.split_once('=').ok_or("expected NAME=DIR, as in brpc=/src/brpc")?;
     let path = PathBuf::from(directory);
     if !path.is_dir() {
         return Err(format!("{directory} is not a directory"));

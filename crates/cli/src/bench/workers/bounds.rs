@@ -109,7 +109,7 @@ impl Bounds {
 
     fn check_load(&self, plan: &Plan, part: PlanPart) -> Result<(), String> {
         if part.of == 0 || part.of > MAX_WORKERS || plan.threads == 0 || plan.threads > MAX_THREADS {
-            return Err(format!("want 1 to {MAX_WORKERS} workers with 1 to {MAX_THREADS} threads each"));
+            return Err(format!("expected 1 to {MAX_WORKERS} workers with 1 to {MAX_THREADS} threads each"));
         }
         let Pacing::Open { profile, .. } = &plan.pacing else {
             return Err("a worker makes calls at planned times only".to_owned());

@@ -200,12 +200,12 @@ impl PlanMessage {
                     points.into_iter().map(|(at, rate)| (Duration::from_nanos(at), rate)).collect();
                 Profile::Stages(Stages::new(&points)?)
             }
-            _ => return Err("want either a rate or stages".to_owned()),
+            _ => return Err("expected either a rate or stages".to_owned()),
         };
         let length = match (self.duration_ns, self.calls) {
             (Some(duration), None) => RunLength::Time(Duration::from_nanos(duration)),
             (None, Some(calls)) => RunLength::Calls(calls),
-            _ => return Err("want either a duration or a number of calls".to_owned()),
+            _ => return Err("expected either a duration or a number of calls".to_owned()),
         };
         let (url, credential, timeout) = (self.url, self.credential, Duration::from_nanos(self.timeout_ns));
         let client = move || {
@@ -537,9 +537,9 @@ pub(super) mod tests {
             change(&mut plan);
             plan.into_plan().unwrap_err()
         };
-        assert_eq!(refused(|plan| plan.rate = None), "want either a rate or stages");
+        assert_eq!(refused(|plan| plan.rate = None), "expected either a rate or stages");
         assert_eq!(refused(|plan| plan.rate = Some((1, 0))), "the period of the rate is zero");
-        assert_eq!(refused(|plan| plan.calls = Some(1)), "want either a duration or a number of calls");
+        assert_eq!(refused(|plan| plan.calls = Some(1)), "expected either a duration or a number of calls");
         assert_eq!(refused(|plan| plan.connection_mode = "x".to_owned()), "`x` is not known to this version");
         for messages in [0, MAX_MESSAGES + 1, u64::MAX] {
             let mut plan = plan.clone();

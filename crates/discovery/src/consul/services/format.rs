@@ -18,7 +18,7 @@ pub(super) fn plain_registration<'a>(
     let (address, port) = match instance.network {
         Network::Unix => (instance.address.as_str(), 0),
         _ => host_and_port(&instance.address).ok_or_else(|| {
-            Status::invalid_argument(format!("cannot register {instance} in Consul: want host:port"))
+            Status::invalid_argument(format!("cannot register {instance} in Consul: expected host:port"))
         })?,
     };
     if instance.network != Network::Tcp {

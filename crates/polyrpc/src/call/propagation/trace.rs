@@ -283,7 +283,7 @@ fn hex(text: &str) -> Option<u128> {
 #[cold]
 fn malformed() -> Error {
     let want =
-        "want 00-<trace id>-<span id>-<flags>, in lower-case hexadecimal digits, with ids other than zero";
+        "expected 00-<trace id>-<span id>-<flags>, in lower-case hexadecimal digits, with ids other than zero";
     Status::invalid_argument(want).into()
 }
 

@@ -104,7 +104,7 @@ fn closest(parameters: &mut Parameters<'_>) -> Result<Policy> {
     let mut degrees = |name, most: f64| {
         let degrees: Option<f64> = parameters.take(name)?;
         let degrees = degrees.filter(|degrees| degrees.abs() <= most);
-        degrees.ok_or_else(|| parameters.invalid(format_args!("want `{name}` in degrees, up to {most}")))
+        degrees.ok_or_else(|| parameters.invalid(format_args!("expected `{name}` in degrees, up to {most}")))
     };
     Ok(Policy::closest(degrees("latitude", 90.0)?, degrees("longitude", 180.0)?))
 }
@@ -213,8 +213,8 @@ mod tests {
             ("p2c:choices=65", "balancer `p2c`: `choices` is 2 to 64"),
             ("p2c:choices=3 choices=4", "given twice"),
             ("c_ketama:replicas=10", "replicas"),
-            ("closest:latitude=1", "balancer `closest`: want `longitude` in degrees, up to 180"),
-            ("closest:latitude=91 longitude=1", "want `latitude`"),
+            ("closest:latitude=1", "balancer `closest`: expected `longitude` in degrees, up to 180"),
+            ("closest:latitude=91 longitude=1", "expected `latitude`"),
             ("latency:interval_ms=1", "`interval_ms` is 1000 to"),
         ] {
             let error = text.parse::<Policy>().unwrap_err().to_string();

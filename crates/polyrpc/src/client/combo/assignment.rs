@@ -30,7 +30,7 @@ impl FromStr for PartitionIndex {
             .and_then(|(index, of)| Some(Self { index: number(index)?, count: number(of)? }))
             .filter(Self::is_valid)
             .ok_or_else(|| {
-                Status::invalid_argument(format!("`{tag}` is not a partition: want N/M, N below M"))
+                Status::invalid_argument(format!("`{tag}` is not a partition: expected N/M, N below M"))
             })
     }
 }

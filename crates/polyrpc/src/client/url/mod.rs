@@ -44,7 +44,7 @@ impl Url {
     pub(crate) fn parse(text: &str, known: &[Protocol]) -> Result<Self, Status> {
         let wrong = |why: String| invalid(text, &why);
         let (scheme, rest) =
-            text.split_once("://").ok_or_else(|| wrong("want protocol://host:port".to_owned()))?;
+            text.split_once("://").ok_or_else(|| wrong("expected protocol://host:port".to_owned()))?;
         let scheme = Scheme::parse(scheme, known).map_err(wrong)?;
         if let Some(word) = scheme.registry().map_err(wrong)? {
             return Err(discovery::how_to_add(word).unwrap_or_else(|| wrong(scheme.unknown_words())));
@@ -333,7 +333,7 @@ fn host_and_port(scheme: &Scheme, host: &str) -> Result<String, String> {
         (_, Some(ports)) if !host.is_empty() && !has_port => {
             Ok(format!("{host}:{}", if scheme.tls { ports.secure } else { ports.plain }))
         }
-        _ => Err("want host:port after ://".to_owned()),
+        _ => Err("expected host:port after ://".to_owned()),
     }
 }
 

@@ -20,7 +20,7 @@ impl Scheme {
         let name = words.next().unwrap_or_default();
         let named = known.iter().find_map(|protocol| Some((*protocol, protocol.descriptor().scheme(name)?)));
         let (protocol, (name, tls)) =
-            named.ok_or_else(|| format!("unknown protocol `{name}`: want {}", schemes(known)))?;
+            named.ok_or_else(|| format!("unknown protocol `{name}`: expected {}", schemes(known)))?;
         let mut scheme = Self { protocol, name, tls, words: Vec::new(), tls_is_last: false };
         for word in words.map(str::to_ascii_lowercase) {
             scheme.tls_is_last = word == "tls";
@@ -55,7 +55,7 @@ impl Scheme {
     pub(super) fn unknown_words(&self) -> String {
         let words = self.words.join("+");
         match self.words.len() {
-            1 => format!("`+{words}` is neither `+tls` nor a registry: want {REGISTRIES}"),
+            1 => format!("`+{words}` is neither `+tls` nor a registry: expected {REGISTRIES}"),
             _ => format!("`+{words}`: a URL has at most one registry"),
         }
     }

@@ -172,7 +172,7 @@ fn custom_protocol_parameters_are_checked_and_passed_on() {
     let parameters: Vec<_> = url.dialect.parameters.iter().collect();
     assert_eq!(parameters, [("end", "crlf"), ("tenant", "a b")]);
     for (text, why) in [
-        ("lines://h:1?end=cr", "invalid parameter `end=cr`: want lf, crlf, list"),
+        ("lines://h:1?end=cr", "invalid parameter `end=cr`: expected lf, crlf, list"),
         (
             "lines://h:1?begin=x",
             "the parameter `begin` is unknown: lines:// has transport=tcp|unix|ws|kcp|quic, http_path=…, \
@@ -208,33 +208,33 @@ fn declared_values_are_accepted_only_by_their_schemes() {
 #[test]
 fn invalid_url_error_names_the_cause() {
     for (text, why) in [
-        ("127.0.0.1:80", "want protocol://host:port"),
+        ("127.0.0.1:80", "expected protocol://host:port"),
         (
             "ftp://h:1",
-            "unknown protocol `ftp`: want baidu-std, rpcx, fb-rpc, grpc, grpc-web, connect, http, rest-rpc, net-rpc, \
+            "unknown protocol `ftp`: expected baidu-std, rpcx, fb-rpc, grpc, grpc-web, connect, http, rest-rpc, net-rpc, \
              lines",
         ),
         ("grpcs+tls://h:1", "`grpcs+tls` requests TLS twice"),
         ("grpc+tls+tls://h:1", "`grpc+tls+tls` requests TLS twice"),
         ("rpcx+etcd+tls://h:1/base/S", "`+tls` must precede the registry: rpcx+tls+etcd://"),
         ("rpcx+list+dns://h:1", "`+list+dns`: a URL has at most one registry"),
-        ("rpcx+lst://h:1", "`+lst` is neither `+tls` nor a registry: want consul, dlist, dns, etcd, "),
+        ("rpcx+lst://h:1", "`+lst` is neither `+tls` nor a registry: expected consul, dlist, dns, etcd, "),
         ("rpcx+://h:1", "`+` is neither `+tls` nor a registry"),
-        ("rpcx://h", "want host:port after ://"),
-        ("rpcx://", "want host:port after ://"),
-        ("rpcx:///", "want host:port after ://"),
-        ("http://h:70000", "want host:port after ://"),
-        ("rpcx://unix:/run/x", "want host:port after ://"),
+        ("rpcx://h", "expected host:port after ://"),
+        ("rpcx://", "expected host:port after ://"),
+        ("rpcx:///", "expected host:port after ://"),
+        ("http://h:70000", "expected host:port after ://"),
+        ("rpcx://unix:/run/x", "expected host:port after ://"),
         // Transport.
         (
             "rpcx://h:1?transport=udp",
-            "invalid parameter `transport=udp`: want tcp, unix, ws, kcp, quic, http-connect",
+            "invalid parameter `transport=udp`: expected tcp, unix, ws, kcp, quic, http-connect",
         ),
         (
             "grpc://h:1?transport=http-connect",
-            "invalid parameter `transport=http-connect`: want tcp, unix, ws, kcp, quic",
+            "invalid parameter `transport=http-connect`: expected tcp, unix, ws, kcp, quic",
         ),
-        ("rpcx://h:1?transport", "invalid parameter `transport`: want tcp, "),
+        ("rpcx://h:1?transport", "invalid parameter `transport`: expected tcp, "),
         ("rpcx://h:1?transport=ws&transport=ws", "the parameter `transport` occurs twice"),
         (
             "grpc://h:1?transport=unix",
@@ -273,24 +273,24 @@ fn invalid_url_error_names_the_cause() {
         ),
         ("rpcx://h:1?version=1", "the parameter `version` is unknown: rpcx:// has transport="),
         ("grpc://h:1?codec=json", "the parameter `codec` is unknown: grpc:// has transport="),
-        ("rest-rpc://h:1?version=7", "invalid parameter `version=7`: want 0.21, 0.20, "),
-        ("rest-rpc://h:1?version=v0.20", "invalid parameter `version=v0.20`: want 0.21, 0.20, "),
+        ("rest-rpc://h:1?version=7", "invalid parameter `version=7`: expected 0.21, 0.20, "),
+        ("rest-rpc://h:1?version=v0.20", "invalid parameter `version=v0.20`: expected 0.21, 0.20, "),
         ("rest-rpc://h:1?version=0.20&byte_order=big", "`byte_order=big` needs `version=0.21`"),
-        ("rest-rpc://h:1?byte_order=middle", "invalid parameter `byte_order=middle`: want little, big"),
+        ("rest-rpc://h:1?byte_order=middle", "invalid parameter `byte_order=middle`: expected little, big"),
         (
             "fb-rpc://h:1?version=2",
-            "invalid parameter `version=2`: want frpc, frpc-two-dots, brpc, brpc-two-dots",
+            "invalid parameter `version=2`: expected frpc, frpc-two-dots, brpc, brpc-two-dots",
         ),
         ("net-rpc://h:1?codec=gob&codec=json", "the parameter `codec` occurs twice"),
         (
             "net-rpc://h:1?codec=xml",
-            "invalid parameter `codec=xml`: want gob, json, msgpack, protobuf, gencode, ",
+            "invalid parameter `codec=xml`: expected gob, json, msgpack, protobuf, gencode, ",
         ),
-        ("http://h?dialect=xml-rpc", "invalid parameter `dialect=xml-rpc`: want path, json-rpc"),
+        ("http://h?dialect=xml-rpc", "invalid parameter `dialect=xml-rpc`: expected path, json-rpc"),
         ("grpc://h:1?http_version=2", "`http_version` belongs to grpc-web:// and connect://, not to grpc://"),
         ("grpc-web://h:1?http_method=get", "`http_method` belongs to connect://, not to grpc-web://"),
-        ("connect://h:1?http_version=3", "invalid parameter `http_version=3`: want 1.1, 2"),
-        ("connect://h:1?http_method=put", "invalid parameter `http_method=put`: want post, get"),
+        ("connect://h:1?http_version=3", "invalid parameter `http_version=3`: expected 1.1, 2"),
+        ("connect://h:1?http_method=put", "invalid parameter `http_method=put`: expected post, get"),
     ] {
         assert_refused(parse(text), text, why);
     }

@@ -120,10 +120,10 @@ impl FromStr for Dns {
         let dns = match name.rsplit_once(':') {
             Some((host, port)) => match parse_decimal::<u16>(port) {
                 Some(port @ 1..) if !host.is_empty() => Self::host(host, port),
-                _ => return Err(wrong("want host:port")),
+                _ => return Err(wrong("expected host:port")),
             },
             None if name.starts_with('_') => Self::service(name),
-            None => return Err(wrong("want host:port, or _service._tcp.domain for SRV records")),
+            None => return Err(wrong("expected host:port, or _service._tcp.domain for SRV records")),
         };
         resolver::check(match &dns.question {
             Question::Host(host, _) => host,

@@ -98,7 +98,7 @@ impl FromStr for Mdns {
     fn from_str(text: &str) -> Result<Self, Status> {
         let (domain, service) = text.rsplit_once('/').unwrap_or(("", text));
         if service.is_empty() {
-            return Err(Status::invalid_argument("want the name of a service"));
+            return Err(Status::invalid_argument("expected the name of a service"));
         }
         let mdns = Self::new(service);
         if domain.is_empty() { Ok(mdns) } else { mdns.domain(domain).map_err(crate::Error::into_status) }

@@ -29,7 +29,7 @@ impl AdvertisedAddress {
             // It must be a valid host when combined with any port.
             false if format!("{text}:1").parse::<Instance>().is_ok() => Ok(Self::Host(text.to_owned())),
             false => Err(Status::invalid_argument(format!(
-                "`{text}` is not an address to call: want host, host:port or network@host:port"
+                "`{text}` is not an address to call: expected host, host:port or network@host:port"
             ))),
         }
     }

@@ -115,7 +115,7 @@ fn certificate_text(error: &CertificateError) -> String {
         CertificateError::NotValidForNameContext { expected, presented } => {
             let presented: Vec<_> = presented.iter().map(|name| strip_name_kind(name)).collect();
             match presented.is_empty() {
-                true => format!("the server's certificate has no name, want {}", name_text(expected)),
+                true => format!("the server's certificate has no name, expected {}", name_text(expected)),
                 false => format!(
                     "the server's certificate is for {}, not for {}",
                     presented.join(", "),

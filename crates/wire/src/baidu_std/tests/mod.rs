@@ -842,7 +842,7 @@ fn header(body: u32, meta: u32) -> Vec<u8> {
 fn next_call(server: &mut Server, inbox: &mut BytesMut) -> (String, Ticket) {
     match server.next_event(inbox, &mut Outbox::new()) {
         Ok(Some(ServerEvent::Call(call, ticket))) => (testing::describe_call(&call), ticket),
-        other => panic!("want a call, got {other:?}"),
+        other => panic!("expected a call, got {other:?}"),
     }
 }
 
@@ -865,7 +865,7 @@ fn resend(request: &[u8]) -> Vec<u8> {
     let (mut server, mut out) = (server(), Outbox::new());
     let mut inbox = BytesMut::from(request);
     let Ok(Some(ServerEvent::Call(mut call, _))) = server.next_event(&mut inbox, &mut out) else {
-        panic!("want a call");
+        panic!("expected a call");
     };
     call.body = decompress(call.head.compression, &call.body).into();
     let credential = call.credential.bytes().cloned();

@@ -171,7 +171,7 @@ mod memory {
         let mut ends = Ends::new();
         let streams: Vec<CallId> = (1..=1000).map(CallId).collect();
         ends.open(&streams, &StreamOptions::default());
-        let Some(PeerEvent::Call(ticket)) = ends.server_events().pop() else { panic!("want a call") };
+        let Some(PeerEvent::Call(ticket)) = ends.server_events().pop() else { panic!("expected a call") };
         assert!((8_000..20_000).contains(&ends.server.buffered()), "{}", ends.server.buffered());
         let reply = Reply::message(Format::Protobuf, Bytes::new());
         ends.server.reply(ticket, reply, &mut ends.server_out);
@@ -204,7 +204,7 @@ mod setup {
         let ids = [CallId(7), CallId(3), CallId(5)];
         let mut ends = Ends::new();
         ends.open(&ids, &StreamOptions::default());
-        let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("want a call") };
+        let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("expected a call") };
         assert_eq!(ticket.offered_streams().map(|offered| offered.streams), Some(3));
         let tickets = ends.accept(ticket, b"", &StreamOptions::default());
         let served: Vec<_> = tickets.iter().filter_map(Ticket::stream).collect();
@@ -267,7 +267,7 @@ mod setup {
     fn failed_call_ends_its_streams() {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
-        let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("want a call") };
+        let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("expected a call") };
         ends.server.reply(ticket, Reply::failure(Status::internal("boom")), &mut ends.server_out);
         let answers = ends.client_events();
         let [ClientEvent::Reply(CALL, reply), ClientEvent::Reply(STREAM, stream)] = &answers[..] else {
@@ -295,7 +295,7 @@ mod setup {
         let mut ends = Ends::new();
         ends.open(&[STREAM, CallId(2)], &StreamOptions::default());
         ends.client.cancel(CALL, &mut ends.client_out);
-        let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("want a call") };
+        let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("expected a call") };
         ends.accept(ticket, b"", &StreamOptions::default());
         ends.client_events();
         let gone = ends.server_events();
@@ -306,7 +306,7 @@ mod setup {
     fn response_that_cannot_be_sent_leaves_no_stream_behind() {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
-        let PeerEvent::Call(mut ticket) = ends.server_events().remove(0) else { panic!("want a call") };
+        let PeerEvent::Call(mut ticket) = ends.server_events().remove(0) else { panic!("expected a call") };
         ends.server.accept_streams(&mut ticket, &StreamOptions::default());
         let reply = Reply::message(Format::MessagePack, Bytes::new());
         ends.server.reply(ticket, reply, &mut ends.server_out);
@@ -386,7 +386,7 @@ mod setup {
         let mut asking = Ends::new();
         asking.open(&[STREAM, CallId(2), CallId(3)], &StreamOptions::default());
         server.to_server.extend_from_slice(&asking.client_out.take());
-        let PeerEvent::Call(mut ticket) = server.server_events().remove(0) else { panic!("want a call") };
+        let PeerEvent::Call(mut ticket) = server.server_events().remove(0) else { panic!("expected a call") };
         assert_eq!(ticket.offered_streams().map(|offered| offered.streams), Some(0));
         assert!(server.server.accept_streams(&mut ticket, &StreamOptions::default()).is_empty());
     }
@@ -432,7 +432,7 @@ mod flow {
     fn no_messages_are_sent_to_a_peer_that_does_not_receive() {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions { receives: false, ..<_>::default() });
-        let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("want a call") };
+        let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("expected a call") };
         assert_eq!(ticket.offered_streams().map(|offered| offered.writable), Some(false));
         ends.accept(ticket, b"", &StreamOptions { receives: false, ..<_>::default() });
         ends.client_events();
@@ -531,7 +531,7 @@ mod flow {
         let mut ends = Ends::limited(200, &limits);
         for n in 0..20 {
             ends.open_as(CALL, &[CallId(n)], &StreamOptions::default());
-            let Some(PeerEvent::Call(ticket)) = ends.server_events().pop() else { panic!("want a call") };
+            let Some(PeerEvent::Call(ticket)) = ends.server_events().pop() else { panic!("expected a call") };
             let stream = ends.accept(ticket, b"", &StreamOptions::default()).remove(0);
             ends.to_server.extend_from_slice(&data(n.cast_signed(), n.cast_signed(), false, &[0; 150]));
             assert_eq!(ends.server_messages().len(), 1);
@@ -623,7 +623,7 @@ mod stream_end {
         let mut ends = Ends::new();
         for n in 0..1000 {
             ends.open_as(CallId(10_000 + n), &[CallId(n)], &StreamOptions::default());
-            let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("want a call") };
+            let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("expected a call") };
             ends.accept(ticket, b"", &StreamOptions::default());
             ends.client_events();
         }
@@ -642,7 +642,7 @@ mod streaming_methods {
     fn streaming_answer_starts_with_an_empty_response_and_ends_with_the_stream() {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
-        let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("want a call") };
+        let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("expected a call") };
         assert_eq!(ticket.stream(), Some(SERVED));
         let mut head = Head { format: Format::Json(Json::Brpc), ..Head::default() };
         head.metadata.insert("key", "value");
@@ -671,14 +671,14 @@ mod streaming_methods {
     fn early_failure_fails_the_call_and_a_late_one_resets_the_stream() {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
-        let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("want a call") };
+        let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("expected a call") };
         let failed = || Err(Status::not_found("nothing"));
         ends.server.finish(ticket, failed(), Metadata::new(), &mut ends.server_out);
         assert_eq!(failure(Ok(ends.client_events().into_iter().next()), CALL).code(), Code::NotFound);
 
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
-        let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("want a call") };
+        let PeerEvent::Call(ticket) = ends.server_events().remove(0) else { panic!("expected a call") };
         ends.server.send_message(SERVED, Bytes::from_static(b"1"), &mut ends.server_out);
         ends.server.finish(ticket, failed(), Metadata::new(), &mut ends.server_out);
         assert_eq!(failure(Ok(ends.client_events().pop()), STREAM).number(), Some(ECONNRESET));
@@ -688,7 +688,7 @@ mod streaming_methods {
     fn closing_the_stream_cancels_the_call() {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
-        let PeerEvent::Call(_ticket) = ends.server_events().remove(0) else { panic!("want a call") };
+        let PeerEvent::Call(_ticket) = ends.server_events().remove(0) else { panic!("expected a call") };
         ends.server.start_response(SERVED, Head::default(), &mut ends.server_out);
         ends.client_events();
         ends.client.cancel(STREAM, &mut ends.client_out);
@@ -763,7 +763,7 @@ impl Ends {
 
     fn establish(&mut self, options: &StreamOptions) {
         self.open(&[STREAM], options);
-        let Some(PeerEvent::Call(ticket)) = self.server_events().pop() else { panic!("want a call") };
+        let Some(PeerEvent::Call(ticket)) = self.server_events().pop() else { panic!("expected a call") };
         self.tickets = self.accept(ticket, b"", options);
         self.client_events();
     }

@@ -60,7 +60,7 @@ fn json_call_beyond_the_limit_is_answered_however_it_arrives_and_the_next_is_rea
         for piece in bytes.chunks(size) {
             inbox.extend_from_slice(piece);
             while let Some(event) = server.next_event(&mut inbox, &mut out).expect("it goes on") {
-                let ServerEvent::Call(call, ticket) = event else { panic!("want a call, got {event:?}") };
+                let ServerEvent::Call(call, ticket) = event else { panic!("expected a call, got {event:?}") };
                 assert_eq!((call.service, call.method), ("S", "M"));
                 let result = call.malformed.clone().map_or_else(|| Ok(call.body.clone()), Err);
                 let reply = Reply { result, ..Reply::message(call.head.format, Bytes::new()) };

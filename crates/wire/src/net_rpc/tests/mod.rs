@@ -341,6 +341,6 @@ fn assert_same(codec: Codec, got: &[u8], want: &[u8]) {
 fn sole_call(server: &mut Server, inbox: &mut BytesMut, out: &mut Outbox) -> Ticket {
     match server.next_event(inbox, out) {
         Ok(Some(ServerEvent::Call(_, ticket))) => ticket,
-        other => panic!("want a call, got {other:?}"),
+        other => panic!("expected a call, got {other:?}"),
     }
 }

@@ -124,7 +124,7 @@ impl Server {
                 return self.respond(
                     exchange,
                     // A gRPC-Web client does not parse JSON; over HTTP/2 the response is text too.
-                    Answer::Text(415, "want content-type: application/grpc-web\n"),
+                    Answer::Text(415, "expected content-type: application/grpc-web\n"),
                     out,
                 );
             }

@@ -161,7 +161,7 @@ fn connect_waits_for_pending_responses() {
     let mut inbox =
         BytesMut::from(&b"POST /S/M HTTP/1.1\r\nHost: a\r\n\r\nCONNECT /_rpcx_ HTTP/1.0\n\n\x08"[..]);
     let event = server.next_event(&mut inbox, &mut out).expect("no violation");
-    let Some(ServerEvent::Call(_, ticket)) = event else { panic!("want a call") };
+    let Some(ServerEvent::Call(_, ticket)) = event else { panic!("expected a call") };
     assert!(server.next_event(&mut inbox, &mut out).expect("no violation").is_none());
     server.reply(ticket, Reply::message(polyrpc_core::Format::Raw, Bytes::new()), &mut out);
     let event = server.next_event(&mut inbox, &mut out).expect("no violation");

@@ -16,7 +16,7 @@ fn head(connection: &mut TestConnection) -> (Option<(String, String)>, Credentia
             let target = head.target.map(|(service, method)| (service.to_owned(), method.to_owned()));
             (target, head.credential, stream)
         }
-        other => panic!("want a head, got {other:?}"),
+        other => panic!("expected a head, got {other:?}"),
     }
 }
 

@@ -1051,7 +1051,7 @@ impl Server {
                     stream,
                     415,
                     Some(accept),
-                    "want content-type: application/grpc\n",
+                    "expected content-type: application/grpc\n",
                     out,
                 );
             }
