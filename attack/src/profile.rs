@@ -36,7 +36,7 @@ impl Profile {
             Self::Full => defaults,
             Self::Upstream => {
                 let memory = 4 * BUDGET;
-                Limits { memory, memory_per_peer: memory, unsent: BUDGET, ..Limits::default() }
+                Limits { memory, memory_per_peer: memory, unsent_per_connection: BUDGET, ..Limits::default() }
             }
             Self::Short => Limits {
                 first_byte_timeout: Duration::from_secs(2),

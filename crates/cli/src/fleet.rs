@@ -65,7 +65,9 @@ fn read_token(path: &Path) -> Result<String, Failure> {
         .map_err(|error| Failure::system(format!("read {}", path.display()), &error))?;
     let token = text.trim();
     match token.is_empty() || token.contains(|letter: char| !letter.is_ascii_graphic()) {
-        true => Err(Failure::new(format!("{} has no token: expected one line without spaces", path.display()))),
+        true => {
+            Err(Failure::new(format!("{} has no token: expected one line without spaces", path.display())))
+        }
         false => Ok(token.to_owned()),
     }
 }

@@ -54,8 +54,9 @@ pub(crate) type LogFilter = reload::Handle<Targets, Registry>;
 
 /// A level, or levels of parts of the program: `info`, `polyrpc::client=debug,warn`.
 pub(crate) fn parse_filter(text: &str) -> Result<Targets, String> {
-    let wrong =
-        || format!("`{text}` is not a level: expected error, warn, info, debug, trace or off, or target=level,…");
+    let wrong = || {
+        format!("`{text}` is not a level: expected error, warn, info, debug, trace or off, or target=level,…")
+    };
     // As a single directive, an invalid level would be parsed as a target, and an empty string as a level.
     let is_level = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok() || part.contains('=');
     match text.split(',').all(is_level) {

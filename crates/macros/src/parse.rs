@@ -134,7 +134,10 @@ impl Method {
                         self.id = Some(parse_number(&option.value)?)
                     }
                     other => {
-                        return Err(Error::new_spanned(other, "expected `name = \"…\"`, `id = …` or `blocking`"));
+                        return Err(Error::new_spanned(
+                            other,
+                            "expected `name = \"…\"`, `id = …` or `blocking`",
+                        ));
                     }
                 }
             }

@@ -148,7 +148,9 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
             return Ok(healthy(&consul, &place.hosts, &place));
         }
         None => {
-            return Err(Status::invalid_argument("which service of Consul? expected consul://host:port/Service"));
+            return Err(Status::invalid_argument(
+                "which service of Consul? expected consul://host:port/Service",
+            ));
         }
     };
     let consul = open(&place)?;

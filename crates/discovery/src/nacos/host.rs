@@ -112,7 +112,9 @@ pub(super) fn host_registration(entry: &Advertisement) -> Result<HostRegistratio
     let Instance { network, address, attributes, .. } = &entry.instance;
     let place = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
     let Some((host, port)) = place.filter(|_| *network != Network::Unix) else {
-        return Err(Status::invalid_argument(format!("cannot register {entry} in Nacos: expected host:port")));
+        return Err(Status::invalid_argument(format!(
+            "cannot register {entry} in Nacos: expected host:port"
+        )));
     };
     let mut metadata = to_map(attributes, |_| true);
     metadata.insert(NETWORK.to_owned(), network.to_string());

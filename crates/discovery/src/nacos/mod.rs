@@ -139,7 +139,9 @@ pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let (nacos, place) = open(place)?;
     match (place.path.as_slice(), place.settings.value("serviceName")) {
         ([], None) => Ok(Box::new(nacos)),
-        _ => Err(Status::invalid_argument("a server's services have names already: expected nacos://host:port")),
+        _ => Err(Status::invalid_argument(
+            "a server's services have names already: expected nacos://host:port",
+        )),
     }
 }
 

@@ -152,7 +152,8 @@ impl FromStr for Stages {
 
 /// Parses `500ms`, `1.5s`, `2m`, `1h`; a plain number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a duration: expected seconds, or a number and ns, us, ms, s, m or h");
+    let wrong =
+        || format!("`{text}` is not a duration: expected seconds, or a number and ns, us, ms, s, m or h");
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let seconds = match unit {

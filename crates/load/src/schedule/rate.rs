@@ -79,7 +79,8 @@ impl FromStr for Rate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not a rate: expected calls per second, as in 500, 20k, 1.5M or 30/m");
+        let wrong =
+            || format!("`{text}` is not a rate: expected calls per second, as in 500, 20k, 1.5M or 30/m");
         let (number, unit) = text.split_once('/').unwrap_or((text, "s"));
         let period = match unit {
             "s" => SECOND,

@@ -119,7 +119,7 @@ impl Server {
     ///
     /// The fallback receives such a call once its message is complete; until then it costs as little as a call of a
     /// registered method, and the message must arrive in time
-    /// ([`Limits::message_timeout`](crate::server::Limits::message_timeout) and `message_rate`). Without a message, or
+    /// ([`Limits::message_timeout`](crate::server::Limits::message_timeout) and `min_data_rate`). Without a message, or
     /// with a second one, it fails with [`Unimplemented`](crate::Code::Unimplemented). Other calls reach the fallback
     /// with their heads, and may then be silent for as long as a stream may.
     ///

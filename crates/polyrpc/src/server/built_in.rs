@@ -253,11 +253,11 @@ fn service_names(router: &Router) -> String {
     if names.is_empty() { "functions".to_owned() } else { names.join("+") }
 }
 
-/// Returns the HTTP/2 configuration. Regardless of `unsent`, the longest message must fit: a peer's window is often 64
+/// Returns the HTTP/2 configuration. Regardless of `unsent_per_connection`, the longest message must fit: a peer's window is often 64
 /// KiB, and the rest of a reply is buffered until it opens.
 fn http2(limits: &Limits) -> h2::Config {
     let usual = h2::Config::default();
-    let max_unsent = usual.max_unsent.max(limits.message.saturating_add(limits.unsent));
+    let max_unsent = usual.max_unsent.max(limits.message.saturating_add(limits.unsent_per_connection));
     // The largest possible window (RFC 9113, section 6.9.1).
     let window = |bytes: u32| bytes.min(i32::MAX as u32);
     let Http2 { stream_window, large_stream_window, max_stream_window, connection_window, .. } = limits.http2;
@@ -271,7 +271,7 @@ fn http2(limits: &Limits) -> h2::Config {
         max_window: window(max_stream_window),
         connection_window: window(connection_window),
         unsent: usual.unsent,
-        unsent_in_all: limits.unsent,
+        unsent_in_all: limits.unsent_per_connection,
         max_unsent,
         stalled: limits.write_timeout,
         resets: limits.http2.resets,

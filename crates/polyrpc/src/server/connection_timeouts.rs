@@ -35,7 +35,7 @@ impl TimeoutLimits {
         // A tick more, since the first one is cut short: no timeout expires early.
         let at_least = |duration| ticks(duration).saturating_add(1);
         let rate = |window: Duration| {
-            u64::try_from((limits.message_rate as u128 * window.as_millis()) / 1000).unwrap_or(u64::MAX)
+            u64::try_from((limits.min_data_rate as u128 * window.as_millis()) / 1000).unwrap_or(u64::MAX)
         };
         let (header, write) = (at_least(limits.header_timeout), at_least(limits.write_timeout));
         Self {
@@ -388,7 +388,7 @@ mod tests {
         let limits = Limits {
             header_timeout: Duration::from_secs(1),
             message_timeout: Duration::from_secs(3),
-            message_rate: 1000,
+            min_data_rate: 1000,
             write_timeout: Duration::from_secs(2),
             idle_timeout: Some(Duration::from_secs(10)),
             ..Limits::default()

@@ -12,7 +12,7 @@ use super::default_memory;
 ///
 /// [`Server::bind`](super::Server::bind) rejects a limit of zero that no call or no connection could satisfy. Zero is
 /// accepted where it has a meaning: no streams ([`streams`](Self::streams),
-/// [`streams_per_peer`](Self::streams_per_peer)), no minimum rate ([`message_rate`](Self::message_rate)), no waiting
+/// [`streams_per_peer`](Self::streams_per_peer)), no minimum rate ([`min_data_rate`](Self::min_data_rate)), no waiting
 /// ([`half_close_timeout`](Self::half_close_timeout), [`connection_age_grace`](Self::connection_age_grace),
 /// [`credential_failures`](Self::credential_failures)), and no tolerated resets ([`Http2::resets`],
 /// [`Http2::resets_per_second`]).
@@ -58,7 +58,7 @@ pub struct Limits {
     pub memory_per_connection: usize,
     /// Bytes of responses that the peer of one connection may leave unread; beyond it the server stops reading its
     /// calls. Default: 4 MiB.
-    pub unsent: usize,
+    pub unsent_per_connection: usize,
 
     /// Maximum number of open connections. Default: 100,000, and no more than the process may have file descriptors
     /// for.
@@ -97,7 +97,7 @@ pub struct Limits {
     /// or `CONNECT` was sent. Default: 2 minutes.
     pub first_byte_timeout: Duration,
     /// How long a connection may take until its protocol is detected, for a TLS handshake, and to send an HTTP head. It
-    /// is also the interval over which [`message_rate`](Self::message_rate) is measured, and how long an incomplete
+    /// is also the interval over which [`min_data_rate`](Self::min_data_rate) is measured, and how long an incomplete
     /// message waits for room in the memory budget. Default: 10 s.
     pub header_timeout: Duration,
     /// How long one message may take from its first byte to its last. Default: 2 minutes.
@@ -107,7 +107,7 @@ pub struct Limits {
     pub message_timeout: Duration,
     /// Minimum rate of an incomplete message in bytes per second, as the mean over each
     /// [`header_timeout`](Self::header_timeout). Default: 1 KiB.
-    pub message_rate: usize,
+    pub min_data_rate: usize,
     /// How long a peer may read nothing of the pending output, whether the socket is full or its windows are closed.
     /// Default: 30 s.
     ///
@@ -146,9 +146,9 @@ pub struct Limits {
 
     /// Maximum number of unused one-time tokens for byte streams and file transfers (`transfer`); a further one drops the
     /// oldest. Default: 1,024.
-    pub tokens: usize,
+    pub transfer_tokens: usize,
     /// How long a granted stream or file may wait to be started. Default: 30 s.
-    pub token_timeout: Duration,
+    pub transfer_token_timeout: Duration,
 }
 
 /// Limits that are specific to HTTP/2, and so to gRPC.
@@ -194,7 +194,7 @@ impl Default for Limits {
             memory,
             memory_per_peer: (memory / 2).max(memory_per_connection),
             memory_per_connection,
-            unsent: 4 << 20,
+            unsent_per_connection: 4 << 20,
             connections: 100_000,
             connections_per_peer: 50_000,
             in_flight: 65_536,
@@ -206,7 +206,7 @@ impl Default for Limits {
             first_byte_timeout: Duration::from_secs(120),
             header_timeout: Duration::from_secs(10),
             message_timeout: Duration::from_secs(120),
-            message_rate: 1 << 10,
+            min_data_rate: 1 << 10,
             write_timeout: Duration::from_secs(30),
             half_close_timeout: Duration::from_secs(5),
             idle_timeout: Some(Duration::from_secs(600)),
@@ -217,8 +217,8 @@ impl Default for Limits {
             authentication_timeout: Duration::from_secs(10),
             credential_failures: 10,
             http2: Http2::default(),
-            tokens: 1024,
-            token_timeout: Duration::from_secs(30),
+            transfer_tokens: 1024,
+            transfer_token_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -316,7 +316,7 @@ impl Limits {
             memory,
             memory_per_peer,
             memory_per_connection,
-            unsent,
+            unsent_per_connection,
             connections,
             connections_per_peer,
             in_flight,
@@ -329,7 +329,7 @@ impl Limits {
             first_byte_timeout,
             header_timeout,
             message_timeout,
-            message_rate: _,
+            min_data_rate: _,
             write_timeout,
             half_close_timeout: _,
             idle_timeout,
@@ -340,8 +340,8 @@ impl Limits {
             authentication_timeout,
             credential_failures: _,
             http2,
-            tokens,
-            token_timeout,
+            transfer_tokens,
+            transfer_token_timeout,
         } = self;
         let amounts = [
             ("message", *message),
@@ -350,14 +350,14 @@ impl Limits {
             ("memory", *memory),
             ("memory_per_peer", *memory_per_peer),
             ("memory_per_connection", *memory_per_connection),
-            ("unsent", *unsent),
+            ("unsent_per_connection", *unsent_per_connection),
             ("connections", *connections),
             ("connections_per_peer", *connections_per_peer),
             ("in_flight", *in_flight),
             ("in_flight_per_peer", *in_flight_per_peer),
             ("in_flight_per_connection", *in_flight_per_connection),
             ("streams_per_connection", *streams_per_connection),
-            ("tokens", *tokens),
+            ("transfer_tokens", *transfer_tokens),
         ];
         let times = [
             ("first_byte_timeout", *first_byte_timeout),
@@ -365,7 +365,7 @@ impl Limits {
             ("message_timeout", *message_timeout),
             ("write_timeout", *write_timeout),
             ("authentication_timeout", *authentication_timeout),
-            ("token_timeout", *token_timeout),
+            ("transfer_token_timeout", *transfer_token_timeout),
         ];
         let optional_times = [
             ("idle_timeout", *idle_timeout),
@@ -404,7 +404,7 @@ impl Limits {
     pub(super) fn wire(&self) -> polyrpc_core::Limits {
         let pace = SlowPeerGuard {
             interval: self.header_timeout,
-            rate: self.message_rate,
+            rate: self.min_data_rate,
             message_timeout: self.message_timeout,
         };
         polyrpc_core::Limits {

@@ -447,8 +447,8 @@ impl Server {
             &mut self.router,
             self.streams,
             self.files,
-            self.limits.tokens,
-            self.limits.token_timeout,
+            self.limits.transfer_tokens,
+            self.limits.transfer_token_timeout,
         );
         let planned = self
             .registries

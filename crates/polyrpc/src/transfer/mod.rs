@@ -12,7 +12,7 @@
 //!
 //! The call is like any other: every protocol carries it, and the listener's authenticator checks it. The bytes use a
 //! connection of their own, which starts with the token and ends with the bytes. A token is valid for one connection
-//! within [half a minute](crate::server::Limits::token_timeout).
+//! within [half a minute](crate::server::Limits::transfer_token_timeout).
 //!
 //! rpcx's server has a separate port for these connections. Here they use the port that was called and are recognised
 //! by their tokens; [`advertise`](Streams::advertise) directs clients elsewhere. As in rpcx the bytes are sent in

@@ -800,7 +800,7 @@ async fn pushed_messages_precede_the_response() {
 #[tokio::test]
 async fn pushes_to_a_client_that_does_not_read_are_limited_and_not_lost() {
     let (flooded, mut end) = mpsc::unbounded_channel();
-    let limits = Limits { unsent: 1 << 20, ..Limits::default() };
+    let limits = Limits { unsent_per_connection: 1 << 20, ..Limits::default() };
     let server = serve(Server::new().service(PushesServer::new(Pusher(flooded))).limits(limits)).await;
     let mut wire = Wire::connect(Protocol::Rpcx, &server).await;
     wire.send(1, &json_call("Pushes", "Flood", "null")).await;

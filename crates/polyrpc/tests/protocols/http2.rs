@@ -520,7 +520,9 @@ async fn stream_that_is_not_read_waits_at_the_unsent_limit() {
     };
     let service = ServiceBuilder::new("S").server_streaming::<Raw, Bytes, Bytes, _, _>("Pour", pour);
     let server = Server::new().service(service).function("echo", |text: String| async move { text });
-    let server = serve(server.limits(ServerLimits { unsent: 1 << 20, ..ServerLimits::default() })).await;
+    let server =
+        serve(server.limits(ServerLimits { unsent_per_connection: 1 << 20, ..ServerLimits::default() }))
+            .await;
     let mut socket = Socket::connect(&server).await;
     let head = block(&[
         (":method", "POST"),

@@ -238,7 +238,7 @@ async fn unread_streams_of_a_client_with_a_budget_hold_back_no_others() {
     // More than the usual window of a connection holds, twice.
     const STREAMS: usize = 640;
     // A server refuses streams while more than this is unsent.
-    let limits = Limits { unsent: 64 << 20, ..Limits::default() };
+    let limits = Limits { unsent_per_connection: 64 << 20, ..Limits::default() };
     let server = serve(Server::new().limits(limits).fallback(pour)).await;
     let budget = MemoryBudget::new(256 << 20);
     let client = Client::builder(&url(Protocol::Grpc, &server)).memory_budget(&budget).build().unwrap();

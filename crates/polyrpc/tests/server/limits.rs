@@ -101,7 +101,7 @@ async fn zero_limit_that_would_reject_everything_is_an_error() {
         with_zero("Limits::memory", |limits| limits.memory = 0),
         with_zero("Limits::memory_per_peer", |limits| limits.memory_per_peer = 0),
         with_zero("Limits::memory_per_connection", |limits| limits.memory_per_connection = 0),
-        with_zero("Limits::unsent", |limits| limits.unsent = 0),
+        with_zero("Limits::unsent_per_connection", |limits| limits.unsent_per_connection = 0),
         with_zero("Limits::connections", |limits| limits.connections = 0),
         with_zero("Limits::connections_per_peer", |limits| limits.connections_per_peer = 0),
         with_zero("Limits::in_flight", |limits| limits.in_flight = 0),
@@ -117,8 +117,8 @@ async fn zero_limit_that_would_reject_everything_is_an_error() {
         with_zero("Limits::call_timeout", |limits| limits.call_timeout = Some(ZERO)),
         with_zero("Limits::connection_age", |limits| limits.connection_age = Some(ZERO)),
         with_zero("Limits::authentication_timeout", |limits| limits.authentication_timeout = ZERO),
-        with_zero("Limits::tokens", |limits| limits.tokens = 0),
-        with_zero("Limits::token_timeout", |limits| limits.token_timeout = ZERO),
+        with_zero("Limits::transfer_tokens", |limits| limits.transfer_tokens = 0),
+        with_zero("Limits::transfer_token_timeout", |limits| limits.transfer_token_timeout = ZERO),
         with_zero("Limits::http2::stream_window", |limits| limits.http2.stream_window = 0),
         with_zero("Limits::http2::large_stream_window", |limits| limits.http2.large_stream_window = 0),
         with_zero("Limits::http2::max_stream_window", |limits| limits.http2.max_stream_window = 0),
@@ -140,7 +140,7 @@ async fn meaningful_zero_limit_is_accepted() {
     let limits = Limits {
         streams: 0,
         streams_per_peer: 0,
-        message_rate: 0,
+        min_data_rate: 0,
         half_close_timeout: Duration::ZERO,
         connection_age_grace: Duration::ZERO,
         credential_failures: 0,
@@ -503,7 +503,7 @@ async fn server_does_not_read_from_a_client_that_does_not_read() {
             })
             .function("echo", |text: String| async move { text })
             .limits(Limits {
-                unsent: 1 << 20,
+                unsent_per_connection: 1 << 20,
                 header_timeout: Duration::from_millis(250),
                 ..Limits::default()
             });

@@ -27,7 +27,11 @@ impl<'f> Resolver<'f> {
         self.check_attributes(file, &decl.head.attributes)?;
         let name = &decl.head.name;
         let Some(base) = &decl.base else {
-            return Err(fail(file, name.at, format!("expected the type of `{}`: `enum {0} : byte`", name.value)));
+            return Err(fail(
+                file,
+                name.at,
+                format!("expected the type of `{}`: `enum {0} : byte`", name.value),
+            ));
         };
         let scalar = match &base.kind {
             TypeKind::Named(named) => {

@@ -95,6 +95,8 @@ fn streaming(file: &SourceFile, attribute: &Attribute) -> Result<(bool, bool), E
         Some(Value::Text(text)) if text == "client" => Ok((true, false)),
         Some(Value::Text(text)) if text == "server" => Ok((false, true)),
         Some(Value::Text(text)) if text == "bidi" => Ok((true, true)),
-        _ => Err(fail(file, attribute.name.at, "expected \"none\", \"client\", \"server\" or \"bidi\"".into())),
+        _ => {
+            Err(fail(file, attribute.name.at, "expected \"none\", \"client\", \"server\" or \"bidi\"".into()))
+        }
     }
 }

@@ -119,8 +119,9 @@ fn assign_ids(file: &SourceFile, decl: &Object, fields: &mut [Field]) -> Result<
             };
             let id = attribute.value.as_ref().map(|literal| integer(file, literal)).transpose()?;
             let id = id.and_then(|id| u16::try_from(id).ok()).filter(|id| *id >= u16::from(union));
-            field.id = id
-                .ok_or_else(|| fail(file, attribute.name.at, "expected an id from 0, a union's from 1".into()))?;
+            field.id = id.ok_or_else(|| {
+                fail(file, attribute.name.at, "expected an id from 0, a union's from 1".into())
+            })?;
         }
         next = next.saturating_add(1 + u16::from(union));
         if next > MAX_FIELDS {

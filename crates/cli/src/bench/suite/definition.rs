@@ -696,6 +696,9 @@ mod tests {
             let text = plan_error(good, pair, "", changes);
             assert_eq!(text, "own: case few, pair: 1 callers cannot use 0 connections");
         }
-        assert_eq!(plan_error(&good.replace("= 1\n", "= 0\n"), "", "", ""), "own: expected at least one round");
+        assert_eq!(
+            plan_error(&good.replace("= 1\n", "= 0\n"), "", "", ""),
+            "own: expected at least one round"
+        );
     }
 }

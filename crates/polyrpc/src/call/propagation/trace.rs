@@ -282,8 +282,7 @@ fn hex(text: &str) -> Option<u128> {
 
 #[cold]
 fn malformed() -> Error {
-    let want =
-        "expected 00-<trace id>-<span id>-<flags>, in lower-case hexadecimal digits, with ids other than zero";
+    let want = "expected 00-<trace id>-<span id>-<flags>, in lower-case hexadecimal digits, with ids other than zero";
     Status::invalid_argument(want).into()
 }
 

@@ -132,7 +132,8 @@ impl fmt::Display for ConcurrencyLimit {
 
 #[cold]
 fn unknown(text: &str) -> Error {
-    let text = format!("invalid concurrency limit `{text}`: expected a number, `unlimited`, `auto` or `timeout`");
+    let text =
+        format!("invalid concurrency limit `{text}`: expected a number, `unlimited`, `auto` or `timeout`");
     Status::invalid_argument(text).into()
 }
 

@@ -59,7 +59,7 @@ impl<S: Session> Connection<'_, S> {
         self.report_held();
         // Many calls may have been pending when their replies began to be unread: they leave room for others.
         let unread = self.unwritten_bytes() + self.session.unsent();
-        let room = match unread >= self.listener.server.limits.unsent {
+        let room = match unread >= self.listener.server.limits.unsent_per_connection {
             true => self.account.remaining_share(),
             false => self.account.remaining(),
         };

@@ -329,7 +329,7 @@ impl<'a, S: Session> Connection<'a, S> {
             self.take_calls(cx);
             self.report_heartbeats();
             self.write_finished_replies(cx);
-            let unsent = self.listener.server.limits.unsent;
+            let unsent = self.listener.server.limits.unsent_per_connection;
             if self.streams.pump(&mut self.session, &mut self.out, unsent) && self.session.blocks_input() {
                 // Calls that were held back may continue.
                 self.inbox_drained = false;
@@ -1035,7 +1035,7 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Whether too much output is waiting for the peer to read it.
     fn has_write_backlog(&self) -> bool {
-        self.unwritten_bytes() >= self.listener.server.limits.unsent
+        self.unwritten_bytes() >= self.listener.server.limits.unsent_per_connection
     }
 
     /// Returns the number of bytes that wait for the socket.

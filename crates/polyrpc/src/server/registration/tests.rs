@@ -254,7 +254,9 @@ async fn invalid_registration_fails_the_bind() {
     let functions = || Server::new().function("add", |a: i64, b: i64| async move { a + b });
     assert!(refused(functions(), Registration::new()).await.contains("Registration::functions_as"));
     assert!(refused(server(), Registration::new().services(["Echo"])).await.contains("no service `Echo`"));
-    assert!(refused(server(), Registration::new().advertise("a:b")).await.contains("expected network@host:port"));
+    assert!(
+        refused(server(), Registration::new().advertise("a:b")).await.contains("expected network@host:port")
+    );
 
     let registry = InProcess::new();
     let named = Registration::new().functions_as("calc");

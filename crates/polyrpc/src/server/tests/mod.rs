@@ -177,7 +177,7 @@ async fn peer_that_does_not_read_applies_backpressure() {
         async { (cx, Ok(Streaming::from_stream(messages))) }
     };
     let service = service().server_streaming::<Raw, Bytes, Bytes, _, _>("Large", large);
-    let limits = Limits { unsent: 16 << 10, ..Limits::default() };
+    let limits = Limits { unsent_per_connection: 16 << 10, ..Limits::default() };
     let mut peer = Peer::with_limits(limits, service).await;
     peer.send_frames("room 1 5000\ncall 1 Large x\n").await;
     peer.expect_frames("begin 1\n").await;
