@@ -52,10 +52,10 @@ impl Format {
 /// JSON dialects, which agree on plain values and differ on protobuf messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Json {
-    /// The canonical JSON of proto3: lowerCamelCase names, 64-bit integers as strings.
+    /// ProtoJSON, the JSON format of proto3: lowerCamelCase names, 64-bit integers as strings.
     #[default]
     Proto3,
-    /// The JSON of brpc's json2pb: names as declared, 64-bit integers as numbers. Decoded like canonical JSON: a value
+    /// The JSON of brpc's json2pb: names as declared, 64-bit integers as numbers. Decoded like ProtoJSON: a value
     /// of the wrong type is an error, and both names of a field are accepted.
     Brpc,
     /// The same, decoded as by brpc: a value of the wrong type is dropped, and only the declared name of a field is

@@ -1,4 +1,4 @@
-//! Base64 as parsers of canonical JSON accept it.
+//! Base64 as parsers of ProtoJSON accept it.
 
 use base64::Engine;
 use base64::alphabet::{STANDARD, URL_SAFE};

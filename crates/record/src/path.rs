@@ -23,7 +23,7 @@ pub enum Step<'a> {
     Name(&'a str),
     /// An element of a list.
     Index(usize),
-    /// A field that a path may omit, since canonical JSON does: those of `google.protobuf.Struct`, and the value of an
+    /// A field that a path may omit, since ProtoJSON does: those of `google.protobuf.Struct`, and the value of an
     /// `Any`.
     Optional(&'a str),
 }

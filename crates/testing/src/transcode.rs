@@ -12,7 +12,7 @@ pub fn transcode_brpc(input: &[u8]) {
     read(Format::Json(Json::BrpcLenient), input);
 }
 
-/// A message in canonical JSON.
+/// A message in ProtoJSON.
 pub fn transcode_proto3(input: &[u8]) {
     read(Format::Json(Json::Proto3), input);
 }
@@ -66,7 +66,7 @@ fn read(format: Format, input: &[u8]) {
 /// Some information is lost in the first round:
 ///
 /// * brpc does not read unknown enum numbers, although it writes them;
-/// * canonical JSON has one null for whatever number a `NullValue` has (protobuf-go
+/// * ProtoJSON has one null for whatever number a `NullValue` has (protobuf-go
 ///   `encoding/protojson/encode.go`, `marshalSingular`), to be read as the zero that is not written;
 /// * MessagePack's floats of 32 bits are read as 64, which makes a signalling NaN a quiet one.
 fn assert_is_settled(message: &Message, format: Format, written: &[u8]) {

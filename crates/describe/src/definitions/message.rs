@@ -122,7 +122,7 @@ impl Definitions {
         }
     }
 
-    /// The form of a message with a special representation in canonical JSON.
+    /// The form of a message with a special representation in ProtoJSON.
     fn well_known(&mut self, message: &Message, comments: &Arc<Comments>) -> Option<Value> {
         let known = message.well_known().filter(|_| self.dialect == Json::Proto3)?;
         Some(match known {

@@ -42,7 +42,7 @@ struct Document {
     paths: Map<String, Value>,
     /// Messages in the listener's dialect.
     usual: Definitions,
-    /// Messages in canonical JSON.
+    /// Messages in ProtoJSON.
     canonical: Definitions,
     /// Ids of the operations so far.
     operations: HashSet<String>,

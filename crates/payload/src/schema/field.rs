@@ -40,7 +40,7 @@ impl Field {
         &self.full_name
     }
 
-    /// Returns the name in canonical JSON: in lowerCamelCase, unless declared otherwise.
+    /// Returns the name in ProtoJSON: in lowerCamelCase, unless declared otherwise.
     pub fn json_name(&self) -> &str {
         &self.json_name
     }

@@ -244,7 +244,7 @@ fn fold_camel_case(name: &str) -> String {
     out
 }
 
-/// A message with a special representation in canonical JSON.
+/// A message with a special representation in ProtoJSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WellKnown {
     /// `google.protobuf.Any`.

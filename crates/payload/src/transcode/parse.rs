@@ -84,7 +84,7 @@ impl JsonDialect {
     }
 
     /// Returns the naming convention that is tried next: all writers but brpc know a field by its name in the `.proto`
-    /// and by its name in canonical JSON.
+    /// and by its name in ProtoJSON.
     fn other_spelling(self) -> Option<Spelling> {
         match self {
             Self::Lenient => None,
@@ -93,7 +93,7 @@ impl JsonDialect {
         }
     }
 
-    /// Whether values may have any form that canonical JSON allows.
+    /// Whether values may have any form that ProtoJSON allows.
     fn is_canonical(self) -> bool {
         matches!(self, Self::Brpc | Self::Proto3)
     }
@@ -166,10 +166,10 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         }
     }
 
-    /// Whether a message with a special representation in canonical JSON has the ordinary form: an object of its
+    /// Whether a message with a special representation in ProtoJSON has the ordinary form: an object of its
     /// fields.
     ///
-    /// If an object could be either, canonical JSON always treats it as the special representation. brpc and Go, which
+    /// If an object could be either, ProtoJSON always treats it as the special representation. brpc and Go, which
     /// have only the ordinary form, treat it as fields if all its names are those of fields.
     fn is_declared_form(&self, kind: WellKnown, message: &MessageType, token: &Token<'a>) -> bool {
         let Token::Object(left) = token else {
@@ -643,7 +643,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     }
 
     /// Parses the words for non-finite numbers. brpc accepts them in any case (`strcasecmp`); Go has none, but a
-    /// client's message of a `.proto` is canonical JSON.
+    /// client's message of a `.proto` is ProtoJSON.
     fn special_float(&self, text: &str) -> Option<f64> {
         let is = |word: &str| match self.dialect {
             JsonDialect::Lenient | JsonDialect::Brpc => text.eq_ignore_ascii_case(word),

@@ -188,8 +188,8 @@ impl Listen {
     ///
     /// | dialect | a message of a `.proto` is answered | and read |
     /// |---|---|---|
-    /// | [`Json::Brpc`] | as brpc writes it: the names of the `.proto`, 64-bit integers as numbers, well-known types field by field | by either name, in every form that canonical JSON or brpc's has for a value |
-    /// | [`Json::Proto3`] | in canonical JSON: lowerCamelCase names, 64-bit integers as strings, well-known types in their own forms | the same |
+    /// | [`Json::Brpc`] | as brpc writes it: the names of the `.proto`, 64-bit integers as numbers, well-known types field by field | by either name, in every form that ProtoJSON or brpc's has for a value |
+    /// | [`Json::Proto3`] | in ProtoJSON: lowerCamelCase names, 64-bit integers as strings, well-known types in their own forms | the same |
     /// | [`Json::Go`] | as Go's `encoding/json` writes the struct | as Go reads it: numbers are no strings |
     /// | [`Json::BrpcLenient`] | as brpc writes it | as brpc reads it: **a value of the wrong type is dropped**, names are those of the `.proto` |
     ///
@@ -203,7 +203,7 @@ impl Listen {
     /// the `.proto`, and a client that sends these names receives them back. Requests by a rule of `google.api.http`
     /// and gRPC with JSON are canonical, JSON-RPC and rpcx use Go's, regardless of this setting.
     ///
-    /// A request may select another dialect by its `Accept`: `application/proto-json` (brpc's name for canonical JSON)
+    /// A request may select another dialect by its `Accept`: `application/proto-json` (brpc's name for ProtoJSON)
     /// or `application/json;dialect=proto3`, and likewise `brpc` and `go`. Its own `Content-Type` selects it too, if it
     /// is `application/proto-json`.
     ///

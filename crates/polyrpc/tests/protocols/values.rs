@@ -73,7 +73,7 @@ impl Way {
         }
     }
 
-    /// Those that read canonical JSON.
+    /// Those that read ProtoJSON.
     fn is_canonical(self) -> bool {
         match self {
             Self::Rule => true,
@@ -244,7 +244,7 @@ const REFUSED: [(&str, &str); 15] = [
 /// Messages that some read and others reject: by which entry point, with what result, and the peer's source.
 const EXCEPTIONS: [(&str, &str, &str); 3] = [
     // Go's `encoding/json` accepts no string for a number (`json: cannot unmarshal string into Go struct field`);
-    // canonical JSON must (protobuf.dev, "JSON Options"), and brpc does (`json2pb/json_to_pb.cpp`).
+    // ProtoJSON must (protobuf.dev, "JSON Options"), and brpc does (`json2pb/json_to_pb.cpp`).
     (r#"{"A":"7"}"#, "Go's", "A: expected int64, found string"),
     // Go accepts only an integer written as one; protojson accepts 1.0 and 1e3.
     (r#"{"A":1e3}"#, "Go's", "A: expected int64, found 1e3"),
@@ -417,7 +417,7 @@ async fn go_json_rejects_a_non_finite_number_in_a_response() {
     let server = RecordingEcho::default().server();
     let server = serve(server.function("ratio", |of: f64| async move { of / 0.0 })).await;
     for (text, word) in [("NaN", "NaN"), ("Infinity", "+Inf"), ("-Infinity", "-Inf")] {
-        // The handler echoes the request, in which these names are accepted, as in canonical JSON.
+        // The handler echoes the request, in which these names are accepted, as in ProtoJSON.
         let json = format!(r#"{{"ratio":"{text}"}}"#);
         for way in WAYS {
             let answer = way.call(&server, &json).await;

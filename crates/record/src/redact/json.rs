@@ -168,7 +168,7 @@ fn to_whole(number: &Number) -> Option<i128> {
     number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }
 
-/// The same, also of `7.0` and `7e0`, which canonical JSON accepts.
+/// The same, also of `7.0` and `7e0`, which ProtoJSON accepts.
 fn to_declared_whole(number: &Number) -> Option<i128> {
     to_whole(number).or_else(|| {
         let is_in_range = |value: &f64| value.fract() == 0.0 && value.abs() <= u64::MAX as f64;

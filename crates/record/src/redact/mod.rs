@@ -30,7 +30,7 @@ use crate::path::{Path, Step};
 ///
 /// With a schema, a rule has the same effect in every format. The message in a `google.protobuf.Any` has the path of the
 /// `Any`, as in `detail.password`, or that of its value, `detail.value.password`; if its type is unknown, it is removed
-/// if a rule may apply in it. Paths in a `google.protobuf.Struct` are those of canonical JSON, `meta.user.name`, or of the
+/// if a rule may apply in it. Paths in a `google.protobuf.Struct` are those of ProtoJSON, `meta.user.name`, or of the
 /// binary format, `meta.fields.user.struct_value.fields.name`.
 ///
 /// ```
@@ -387,7 +387,7 @@ mod tests {
         }
     }
 
-    /// Translates canonical JSON to every format, and returns what the rules leave of each message.
+    /// Translates ProtoJSON to every format, and returns what the rules leave of each message.
     fn redact_in_every_format(
         rules: &Redaction,
         message: &schema::Message,
@@ -671,7 +671,7 @@ mod tests {
         }
     "#;
 
-    /// Redacts canonical JSON in every format, and returns the redacted messages in canonical JSON.
+    /// Redacts ProtoJSON in every format, and returns the redacted messages in ProtoJSON.
     fn redact_well_known(rules: &Redaction, json: &str) -> Vec<(Format, serde_json::Value)> {
         let pool = pool(WELL_KNOWN);
         let message = pool.message("Request").unwrap();

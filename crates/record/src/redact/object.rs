@@ -121,7 +121,7 @@ const DYNAMIC_FIELDS: [&str; 8] = [
     "list_value",
 ];
 
-/// Whether this is the name of a text among these fields, which is hashed like a text in canonical JSON.
+/// Whether this is the name of a text among these fields, which is hashed like a text in ProtoJSON.
 pub(super) fn is_text_field(name: &str) -> bool {
     is_same_name(name, "string_value")
 }
@@ -129,7 +129,7 @@ pub(super) fn is_text_field(name: &str) -> bool {
 /// Step from an `Any` to its message.
 pub(super) const PACKED: Step<'static> = Step::Optional("value");
 
-/// Key of the type in canonical JSON.
+/// Key of the type in ProtoJSON.
 const TYPE: &str = "@type";
 /// Numbers of the fields of an `Any`.
 pub(super) const TYPE_URL: u32 = 1;

@@ -1,4 +1,4 @@
-//! Timestamps (RFC 3339) and durations in canonical JSON.
+//! Timestamps (RFC 3339) and durations in ProtoJSON.
 
 use super::super::number::{put_int, put_uint};
 use crate::calendar::{DAY, date, days, days_in};

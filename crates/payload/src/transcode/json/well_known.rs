@@ -1,4 +1,4 @@
-//! Messages with a special representation in canonical JSON.
+//! Messages with a special representation in ProtoJSON.
 
 use std::ops::Range;
 

@@ -74,7 +74,7 @@ fn go_is_strict_with_numbers() {
     let all = pool.message("All").unwrap();
     let nan = message(&all, "d: nan");
     assert_eq!(from(&all, GO, &nan).unwrap_err().to_string(), "json: unsupported value: NaN");
-    // A client writes canonical JSON, which has words for it.
+    // A client writes ProtoJSON, which has words for it.
     assert_eq!(to(&all, GO, r#"{"d":"NaN"}"#), Ok(nan));
     assert_eq!(to(&all, GO, r#"{"d":"-Infinity"}"#), Ok(message(&all, "d: -inf")));
     assert!(to(&all, GO, r#"{"d":"nan"}"#).is_err());

@@ -53,7 +53,7 @@ fn well_known_message_is_read_in_its_form_or_field_by_field() {
             }
         }
     }
-    // Both are objects: canonical JSON expects the special representation, brpc and Go the fields if the names match.
+    // Both are objects: ProtoJSON expects the special representation, brpc and Go the fields if the names match.
     let fields = r#"{"struct":{"fields":{"a":{"number_value":1}}}}"#;
     let own = r#"{"struct":{"a":1}}"#;
     let meant = message(&known, "struct { fields { key: 'a' value { number_value: 1 } } }");

@@ -1,6 +1,6 @@
 //! JSON dialect that a caller requests with its `Accept` field.
 //!
-//! `application/proto-json` is brpc's name for canonical JSON. A parameter selects it for `application/json`, like
+//! `application/proto-json` is brpc's name for ProtoJSON. A parameter selects it for `application/json`, like
 //! those of OData (`application/json;odata.metadata=none`): `application/json;dialect=proto3`, or `brpc`, or `go`.
 
 use polyrpc_core::Json;

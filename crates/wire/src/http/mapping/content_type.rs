@@ -43,7 +43,7 @@ pub(crate) const DEFAULT: Format = Format::Json(Json::Brpc);
 
 /// The `Content-Type` of JSON.
 pub(crate) const JSON: &str = "application/json";
-/// The `Content-Type` of canonical JSON in brpc.
+/// The `Content-Type` of ProtoJSON in brpc.
 pub(crate) const PROTO_JSON: &str = "application/proto-json";
 /// The `Content-Type` of opaque bytes.
 pub(crate) const OCTETS: &str = "application/octet-stream";

@@ -1,4 +1,4 @@
-//! Calls by the HTTP methods and paths that a `.proto` declares (`google.api.http`), in canonical JSON.
+//! Calls by the HTTP methods and paths that a `.proto` declares (`google.api.http`), in ProtoJSON.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Builds a request in canonical JSON from a body, a query and a path.
+//! Builds a request in ProtoJSON from a body, a query and a path.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};

@@ -2,7 +2,7 @@
 //!
 //! [`Routes`] are built once from the rules that services declare. A request's HTTP method and path select a [`Route`]
 //! and the values of its variables; [`MatchedRoute::message`] combines them with the query and the body into the method's
-//! request in canonical JSON, and [`Route::response`] extracts the part of the reply that the rule selects.
+//! request in ProtoJSON, and [`Route::response`] extracts the part of the reply that the rule selects.
 
 mod binding;
 mod error;

@@ -128,7 +128,7 @@ impl Route {
         &self.method
     }
 
-    /// Returns the response body for a reply in canonical JSON: all of it, or the field that the rule selects.
+    /// Returns the response body for a reply in ProtoJSON: all of it, or the field that the rule selects.
     pub fn response(&self, reply: Bytes) -> Bytes {
         self.response_in(Json::Proto3, reply)
     }
@@ -169,7 +169,7 @@ impl<'r> MatchedRoute<'r> {
         self.route
     }
 
-    /// Builds the method's request in canonical JSON from the path, the query and the body.
+    /// Builds the method's request in ProtoJSON from the path, the query and the body.
     ///
     /// Query parameters that name no field are ignored, as in other implementations of these rules: they are for
     /// intermediaries between caller and server.
