@@ -198,7 +198,7 @@ fn report_recording(stats: RecorderStats, redaction: &Redaction) {
 }
 
 /// Sets a panic hook that prints no backtrace. The library logs a handler's panic together with the method, so the hook
-/// adds the place in the code at DEBUG only. A panic of the main thread ends the process and is printed as one line.
+/// adds the location in the code at DEBUG only. A panic of the main thread ends the process and is printed as one line.
 /// The standard hook keeps the debug information of the whole program in memory once it has printed a backtrace, and
 /// ends the process if standard error is closed.
 fn log_panics_in_one_line() {
@@ -332,7 +332,9 @@ impl Options {
     fn check(&self, servers: &[ServerSetup]) -> Result<(), Failure> {
         let mut addresses =
             servers.iter().flat_map(|setup| &setup.listeners).map(|listener| &*listener.address);
-        if let Some(option) = self.kcp.given_option().filter(|_| !addresses.any(is_kcp)) {
+        if let Some(option) =
+            self.kcp.given_option().filter(|_| !addresses.any(|address| has_scheme(address, "kcp")))
+        {
             return Err(Failure::new(format!("{option} is for KCP, and no listener speaks it"))
                 .with_hint("add one with --listen kcp://host:port"));
         }
@@ -437,8 +439,8 @@ impl ServerSetup {
         address: &str,
         adapt: impl FnOnce(Listen) -> Listen,
     ) -> Result<Self, Failure> {
-        let place = address.split_once("://").map_or(address, |(_, place)| place);
-        if let Some(port) = place.strip_prefix(':') {
+        let authority = address.split_once("://").map_or(address, |(_, authority)| authority);
+        if let Some(port) = authority.strip_prefix(':') {
             let hint = format!(
                 "0.0.0.0:{port} is every address of this machine, 127.0.0.1:{port} is for its own programs"
             );
@@ -451,13 +453,13 @@ impl ServerSetup {
         }
         match tls {
             Some(tls) => listen = listen.tls(tls.clone()),
-            None if matches!(address.parse(), Ok(Address::Quic(_))) => {
+            None if has_scheme(address, "quic") => {
                 let failure = Failure::new(format!("cannot listen on {address}: QUIC needs a certificate"));
                 return Err(failure.with_hint("set --tls-cert and --tls-key"));
             }
             None => {}
         }
-        if is_kcp(address) {
+        if has_scheme(address, "kcp") {
             listen = listen.kcp(kcp.clone());
         }
         self.listeners.push(Listener { name, address: address.to_owned(), listen: adapt(listen) });
@@ -479,9 +481,9 @@ impl ServerSetup {
     }
 }
 
-/// Whether an address, which may be invalid otherwise, is one of KCP.
-fn is_kcp(address: &str) -> bool {
-    address.split_once("://").is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("kcp"))
+/// Whether an address, which may be invalid otherwise, has this scheme.
+fn has_scheme(address: &str, scheme: &str) -> bool {
+    address.split_once("://").is_some_and(|(found, _)| found.eq_ignore_ascii_case(scheme))
 }
 
 /// Prints the addresses, for people and for scripts that wait for `ready`.
@@ -507,8 +509,9 @@ fn parse_cores(text: &str) -> Result<NonZero<usize>, String> {
 
 /// An origin as browsers write it, or `*`.
 fn parse_origin(text: &str) -> Result<String, String> {
-    let place = text.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"));
-    let is_origin = place.is_some_and(|(_, host)| !host.is_empty() && !host.contains(['/', '?', '#', '@']));
+    let authority = text.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"));
+    let is_origin =
+        authority.is_some_and(|(_, host)| !host.is_empty() && !host.contains(['/', '?', '#', '@']));
     match text == "*" || is_origin {
         true => Ok(text.to_ascii_lowercase()),
         false => Err("expected an origin without a path, for example `https://app.example`, or *".to_owned()),
@@ -554,9 +557,13 @@ mod tests {
     }
 
     #[test]
-    fn kcp_is_recognised_as_listeners_read_it() {
-        assert!(is_kcp("kcp://127.0.0.1:0") && is_kcp("KCP://127.0.0.1:0"));
-        assert!(!is_kcp("127.0.0.1:0") && !is_kcp("quic://127.0.0.1:0") && !is_kcp("unix:/kcp://h:1"));
+    fn schemes_are_recognised_as_listeners_read_them() {
+        for address in ["kcp://127.0.0.1:0", "KCP://127.0.0.1:0"] {
+            assert!(has_scheme(address, "kcp"), "{address}");
+        }
+        for address in ["127.0.0.1:0", "quic://127.0.0.1:0", "unix:/kcp://h:1"] {
+            assert!(!has_scheme(address, "kcp"), "{address}");
+        }
     }
 
     #[test]
