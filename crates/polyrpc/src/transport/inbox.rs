@@ -89,7 +89,7 @@ impl Inbox {
     /// of those in use are checked in each call, so that many cost little.
     ///
     /// A message is a slice of its buffer, and so are the parts that a session keeps for the response. Counting whole
-    /// buffers instead of slices costs nothing for each call, and misses none of the places where a slice is kept.
+    /// buffers instead of slices costs nothing for each call, and misses no slice, wherever it is kept.
     pub(crate) fn pinned_bytes(&mut self) -> usize {
         self.pinned.as_mut().map_or(0, |pinned| pinned.update())
     }
@@ -135,7 +135,10 @@ impl Inbox {
         let is_pinned = taken > 0 && !is_free(&mut replaced);
         match is_pinned {
             true if self.counts_pinned => self.pinned.get_or_insert_default().push(replaced, touched),
-            false if was_large && is_whole(&mut replaced, used, before) => self.spare_large = Some(replaced),
+            // One lent by the thread goes back to it.
+            false if was_large && replaced.capacity() > LARGE && is_whole(&mut replaced, used, before) => {
+                self.spare_large = Some(replaced);
+            }
             _ => return_buffer(replaced),
         }
     }
@@ -233,10 +236,10 @@ impl Inbox {
 
     /// Reads into the free room. A source that unwraps records may exceed the room, so that the bytes move.
     fn read(&mut self, source: &mut impl Source, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let (place, taken) = (self.bytes.as_ptr(), self.taken_bytes());
+        let (before, taken) = (self.bytes.as_ptr(), self.taken_bytes());
         let probe = (self.counts_pinned && taken > 0).then(|| self.bytes.split_to(0));
         let read = source.poll_read(cx, &mut self.bytes);
-        if self.bytes.as_ptr() != place {
+        if self.bytes.as_ptr() != before {
             self.start = self.bytes.as_ptr().addr();
             let used = std::mem::take(&mut self.touched).max(taken);
             if let Some(mut probe) = probe {
@@ -388,21 +391,21 @@ mod tests {
     fn buffer_is_lent_again_once_its_bytes_are_dropped() {
         let mut inbox = Inbox::default();
         inbox.reserve(0);
-        let place = inbox.bytes.as_ptr();
+        let buffer = inbox.bytes.as_ptr();
         inbox.bytes.extend_from_slice(&[1; 100]);
         drop(inbox.bytes.split_to(60).freeze());
         bytes::Buf::advance(&mut inbox.bytes, 40);
         inbox.release_spare();
         let again = borrow(SMALL);
-        assert_eq!((again.as_ptr(), again.capacity()), (place, SMALL));
+        assert_eq!((again.as_ptr(), again.capacity()), (buffer, SMALL));
         return_buffer(again);
 
         // A buffer that was large is not kept, however little of it is left.
         let mut large = BytesMut::zeroed(8 * LARGE);
         bytes::Buf::advance(&mut large, 8 * LARGE - SMALL);
-        let place = large.as_ptr();
+        let buffer = large.as_ptr();
         return_buffer(large);
-        assert_ne!(borrow(SMALL).as_ptr(), place);
+        assert_ne!(borrow(SMALL).as_ptr(), buffer);
     }
 
     /// A source with unlimited data.
