@@ -182,13 +182,13 @@ fn call_on_new_connection(target: &Target) -> std::result::Result<Call, String> 
         ("grpc+tls", |target| &target.tls),
         ("rpcx?transport=quic", |target| &target.quic),
     ];
-    for (scheme, place) in ways {
-        client_with_root(scheme, place(&target), &target)?;
+    for (scheme, address_of) in ways {
+        client_with_root(scheme, address_of(&target), &target)?;
     }
     Ok(Arc::new(move || {
         let turn = turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let (scheme, place) = ways[turn % ways.len()];
-        let client = client_with_root(scheme, place(&target), &target);
+        let (scheme, address_of) = ways[turn % ways.len()];
+        let client = client_with_root(scheme, address_of(&target), &target);
         Box::pin(async move {
             let answer = client?.call::<String>("Plain/Echo", TEXT).await;
             answer.map(drop).map_err(|error| format!("{scheme}: {error}"))
@@ -196,21 +196,21 @@ fn call_on_new_connection(target: &Target) -> std::result::Result<Call, String> 
     }))
 }
 
-fn client(scheme: &str, place: &str) -> std::result::Result<Client, String> {
-    build_client(Client::builder(&url(scheme, place)))
+fn client(scheme: &str, address: &str) -> std::result::Result<Client, String> {
+    build_client(Client::builder(&url(scheme, address)))
 }
 
 /// The URL of a server for a scheme with parameters, as in `rpcx?transport=ws`.
-fn url(scheme: &str, place: &str) -> String {
+fn url(scheme: &str, address: &str) -> String {
     match scheme.split_once('?') {
-        Some((scheme, parameters)) => format!("{scheme}://{place}?{parameters}"),
-        None => format!("{scheme}://{place}"),
+        Some((scheme, parameters)) => format!("{scheme}://{address}?{parameters}"),
+        None => format!("{scheme}://{address}"),
     }
 }
 
 /// A client that trusts the server's certificate.
-fn client_with_root(scheme: &str, place: &str, target: &Target) -> std::result::Result<Client, String> {
-    let builder = Client::builder(&url(scheme, place));
+fn client_with_root(scheme: &str, address: &str, target: &Target) -> std::result::Result<Client, String> {
+    let builder = Client::builder(&url(scheme, address));
     if !scheme.contains("tls") && !scheme.contains("quic") {
         return build_client(builder);
     }
@@ -251,20 +251,20 @@ fn check_reply(answer: Result<bool>) -> std::result::Result<(), String> {
 }
 
 /// JSON over HTTP/2, with the `h2` crate. One connection; a new one if it breaks.
-fn http2_json(place: &str) -> Call {
-    let place: Arc<str> = place.into();
+fn http2_json(address: &str) -> Call {
+    let address: Arc<str> = address.into();
     let connection = Arc::new(Mutex::new(None::<h2::client::SendRequest<Bytes>>));
     Arc::new(move || {
-        let (place, connection) = (place.clone(), connection.clone());
+        let (address, connection) = (address.clone(), connection.clone());
         Box::pin(async move {
             let sender = {
                 let mut connection = connection.lock().await;
                 match &*connection {
                     Some(sender) => sender.clone(),
-                    None => connection.insert(connect_http2(&place).await?).clone(),
+                    None => connection.insert(connect_http2(&address).await?).clone(),
                 }
             };
-            let answer = post_http2(sender, &place).await;
+            let answer = post_http2(sender, &address).await;
             if answer.is_err() {
                 connection.lock().await.take();
             }
@@ -273,8 +273,8 @@ fn http2_json(place: &str) -> Call {
     })
 }
 
-async fn connect_http2(place: &str) -> std::result::Result<h2::client::SendRequest<Bytes>, String> {
-    let socket = TcpStream::connect(place).await.map_err(|error| error.to_string())?;
+async fn connect_http2(address: &str) -> std::result::Result<h2::client::SendRequest<Bytes>, String> {
+    let socket = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
     socket.set_nodelay(true).map_err(|error| error.to_string())?;
     let (sender, connection) = h2::client::handshake(socket).await.map_err(|error| error.to_string())?;
     // It ends with its connection, or when no sender is left.
@@ -282,10 +282,13 @@ async fn connect_http2(place: &str) -> std::result::Result<h2::client::SendReque
     Ok(sender)
 }
 
-async fn post_http2(sender: h2::client::SendRequest<Bytes>, place: &str) -> std::result::Result<(), String> {
+async fn post_http2(
+    sender: h2::client::SendRequest<Bytes>,
+    address: &str,
+) -> std::result::Result<(), String> {
     let text = |error: h2::Error| error.to_string();
     let mut sender = sender.ready().await.map_err(text)?;
-    let request = http::Request::post(format!("http://{place}/Plain/Echo"))
+    let request = http::Request::post(format!("http://{address}/Plain/Echo"))
         .header("content-type", "application/json")
         .body(())
         .map_err(|error| error.to_string())?;
@@ -304,30 +307,30 @@ async fn post_http2(sender: h2::client::SendRequest<Bytes>, place: &str) -> std:
 }
 
 /// gRPC-Web as spoken by browsers over HTTP/1.1: one call at a time per connection.
-fn grpc_web(place: &str) -> Call {
-    let place: Arc<str> = place.into();
+fn grpc_web(address: &str) -> Call {
+    let address: Arc<str> = address.into();
     let idle = Arc::new(Mutex::new(Vec::<TcpStream>::new()));
     Arc::new(move || {
-        let (place, idle) = (place.clone(), idle.clone());
+        let (address, idle) = (address.clone(), idle.clone());
         Box::pin(async move {
             let unused = idle.lock().await.pop();
-            let socket = post_grpc_web(unused, &place).await.map_err(|error| error.to_string())?;
+            let socket = post_grpc_web(unused, &address).await.map_err(|error| error.to_string())?;
             idle.lock().await.push(socket);
             Ok(())
         })
     })
 }
 
-async fn post_grpc_web(unused: Option<TcpStream>, place: &str) -> std::io::Result<TcpStream> {
+async fn post_grpc_web(unused: Option<TcpStream>, address: &str) -> std::io::Result<TcpStream> {
     let mut socket = match unused {
         Some(socket) => socket,
-        None => TcpStream::connect(place).await?,
+        None => TcpStream::connect(address).await?,
     };
     socket.set_nodelay(true)?;
     let message = format!("\"{TEXT}\"");
     let length = (message.len() as u32).to_be_bytes();
     let head = format!(
-        "POST /Plain/Echo HTTP/1.1\r\nHost: {place}\r\nContent-Type: application/grpc-web+json\r\n\
+        "POST /Plain/Echo HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/grpc-web+json\r\n\
          Content-Length: {}\r\n\r\n",
         5 + message.len()
     );

@@ -9,7 +9,7 @@ use polyrpc_gateway::{Config, Gateway};
 
 use crate::profile::{BUDGET, Profile};
 use crate::service::TOKEN;
-use crate::victim::{Certificate, Target, place};
+use crate::victim::{Certificate, Target, address_text};
 
 /// Arguments of the gateway.
 #[derive(Debug, Args)]
@@ -33,10 +33,10 @@ pub(crate) async fn serve(options: &Options) -> io::Result<()> {
     let text = configuration(options.profile, &options.before, &folder);
     let config = Config::parse(&text).map_err(|problems| io::Error::other(problems.to_string()))?;
     let gateway = Gateway::start(config).await.map_err(|problems| io::Error::other(problems.to_string()))?;
-    let places: Vec<_> = gateway.addresses().into_iter().map(place).collect();
-    let [open, guarded, unix, tls, kcp, quic] = <[String; 6]>::try_from(places)
+    let addresses: Vec<_> = gateway.addresses().into_iter().map(address_text).collect();
+    let [open, guarded, unix, tls, kcp, quic] = <[String; 6]>::try_from(addresses)
         .map_err(|_| io::Error::other("the gateway listens at six addresses"))?;
-    let admin = gateway.admin_address().map(place).unwrap_or_default();
+    let admin = gateway.admin_address().map(address_text).unwrap_or_default();
     let certificate = certificate.certificate;
     let (unix, entries) = (unix.into(), ENTRIES);
     let target = Target { open, guarded, unix, tls, kcp, quic, admin, certificate, entries };

@@ -10,7 +10,7 @@ use futures_util::future::try_join_all;
 use polyrpc::discovery::List;
 use polyrpc::server::Listen;
 
-use crate::cluster::{Authority, Caller, Places, combinations};
+use crate::cluster::{Addresses, Authority, Caller, combinations};
 use crate::scratch::Scratch;
 use crate::service;
 
@@ -38,13 +38,13 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
         chosen.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no combination has this name"))?;
     let folder = Scratch::new("instructions")?;
     let authority = Authority::new(folder.path())?;
-    let places = Places::choose("127.0.0.1", folder.path())?;
+    let addresses = Addresses::choose("127.0.0.1", folder.path())?;
     let tls = authority.server()?;
-    let bound = service::server().bind(places.tcp.as_str()).await?;
-    let bound = bound.and(format!("unix:{}", places.unix.display())).await?;
-    let server = bound.and(Listen::on(&places.tls).tls(tls)).await?.start();
+    let bound = service::server().bind(addresses.tcp.as_str()).await?;
+    let bound = bound.and(format!("unix:{}", addresses.unix.display())).await?;
+    let server = bound.and(Listen::on(&addresses.tls).tls(tls)).await?.start();
 
-    let builder = combination.builder(List::new([combination.instance(&places)]), &authority.pem());
+    let builder = combination.builder(List::new([combination.instance(&addresses)]), &authority.pem());
     let caller =
         combination.non_idempotent_caller(builder.timeout(CALL_TIMEOUT)).map_err(io::Error::other)?;
     let text = "x".repeat(options.size);

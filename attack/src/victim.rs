@@ -108,13 +108,13 @@ pub(crate) async fn serve(options: &Options) -> io::Result<()> {
     let console = Console::new();
     console.observe(&running);
     let operator = Admin::on("127.0.0.1:0").start(&console)?;
-    let places: Vec<_> = running.addresses().iter().map(place).collect();
-    let [open, guarded, _, tls, kcp, quic] = <[String; 6]>::try_from(places)
+    let addresses: Vec<_> = running.addresses().iter().map(address_text).collect();
+    let [open, guarded, _, tls, kcp, quic] = <[String; 6]>::try_from(addresses)
         .map_err(|_| io::Error::other("the server listens at six addresses"))?;
-    let admin = place(operator.address());
+    let admin = address_text(operator.address());
     let certificate = certificate.certificate;
-    let (unix_place, entries) = (unix.clone(), ENTRIES);
-    let target = Target { open, guarded, unix: unix_place, tls, kcp, quic, admin, certificate, entries };
+    let (socket_path, entries) = (unix.clone(), ENTRIES);
+    let target = Target { open, guarded, unix: socket_path, tls, kcp, quic, admin, certificate, entries };
     if target.announce_until_the_end().await? {
         running.shutdown(GRACE).await;
     }
@@ -142,9 +142,9 @@ async fn wait_until_abandoned() {
     let _ = told.await;
 }
 
-pub(crate) fn place(address: &Address) -> String {
+pub(crate) fn address_text(address: &Address) -> String {
     match address {
-        Address::Tcp(place) | Address::Kcp(place) | Address::Quic(place) => place.clone(),
+        Address::Tcp(address) | Address::Kcp(address) | Address::Quic(address) => address.clone(),
         Address::Unix(path) => path.display().to_string(),
         address => address.to_string(),
     }

@@ -196,10 +196,10 @@ fn pick_time(balance: &dyn LoadBalancer) -> Option<f64> {
     let pick = balance.picker(&candidates);
     let now = Instant::now();
     // Every server has had a call, so that the load balancers have data.
-    for place in 0..candidates.len() {
-        let latency = Duration::from_micros(100 + place as u64 % 50);
-        pick.call_started(place, now);
-        pick.call_finished(place, &AttemptOutcome::new(latency, now));
+    for index in 0..candidates.len() {
+        let latency = Duration::from_micros(100 + index as u64 % 50);
+        pick.call_started(index, now);
+        pick.call_finished(index, &AttemptOutcome::new(latency, now));
     }
     let context = |key: u32| {
         let mut context = PickContext::new(&candidates);
@@ -233,10 +233,10 @@ const BALANCERS: [&str; 14] = [
 
 /// One of many instances, as described by a registry.
 fn server(n: u32) -> Instance {
-    let place = |n: u32| f64::from(n % 90).to_string();
+    let degrees = |n: u32| f64::from(n % 90).to_string();
     let attributes = Attributes::new()
         .with("weight", (1 + n % 10).to_string())
-        .with("latitude", place(n))
-        .with("longitude", place(n / 90));
+        .with("latitude", degrees(n))
+        .with("longitude", degrees(n / 90));
     Instance::tcp(format!("10.0.{}.{}:8972", n / 256, n % 256)).with(attributes)
 }

@@ -18,8 +18,8 @@ const MODULES: [(&str, &str); 10] = [
     (
         "server/turn_queue.rs",
         "impl<C> TurnQueue<C> {
-            pub(super) fn with_places(places: usize) -> Self {
-                Self { places, ..Self::default() }
+            pub(super) fn with_slots(slots: usize) -> Self {
+                Self { slots, ..Self::default() }
             }
 
             pub(super) fn taken(&self) -> usize {

@@ -28,7 +28,7 @@ pub(super) const ATTACKS: [Attack; 5] = [
     attack(
         "kcp_idle_conversations",
         "9",
-        "4,200 KCP conversations of one host, each with one heartbeat: a client of another network must get a place",
+        "4,200 KCP conversations of one host, each with one heartbeat: a client of another network must get a slot",
         End::Held("kcp::Config::conversations"),
         |siege| Box::pin(occupy(siege)),
     ),
@@ -65,10 +65,10 @@ fn push_at(conversation: u32, number: u32, data: &[u8]) -> Vec<u8> {
 }
 
 /// Bytes received by a socket that has sent this and never replies.
-async fn count_received(siege: &Siege, place: &str, datagram: &[u8]) -> io::Result<usize> {
+async fn count_received(siege: &Siege, address: &str, datagram: &[u8]) -> io::Result<usize> {
     // The address of the victim of the amplification.
     let victim = UdpSocket::bind("127.0.0.3:0").await?;
-    victim.send_to(datagram, place).await?;
+    victim.send_to(datagram, address).await?;
     siege.count(datagram.len());
     let until = Instant::now() + siege.pick(Duration::from_secs(8), Duration::from_millis(2_500));
     let (mut bytes, mut buffer) = (0, [0; 2_048]);
@@ -179,9 +179,9 @@ async fn occupy(siege: Siege) -> io::Result<Outcome> {
     for host in 1..=4 {
         let socket = UdpSocket::bind(format!("127.0.{host}.1:0")).await?;
         socket.connect(&siege.target.kcp).await?;
-        // The first answer validates the address, so only the second one shows that there was a place.
+        // The first answer validates the address, so only the second one shows that there was a slot.
         let found = beat(&siege, &socket, 1, 0).await? && beat(&siege, &socket, 1, 1).await?;
-        outcome = outcome.check(found, format!("127.0.{host}.1 found no place"));
+        outcome = outcome.check(found, format!("127.0.{host}.1 found no slot"));
     }
     tokio::time::sleep(siege.profile.window()).await;
     Ok(outcome)
@@ -210,8 +210,8 @@ async fn noise(siege: Siege) -> io::Result<Outcome> {
                 seed as u8
             })
             .collect();
-        let place = if n % 2 == 0 { &siege.target.kcp } else { &siege.target.quic };
-        let _ = socket.send_to(&datagram, place).await;
+        let address = if n % 2 == 0 { &siege.target.kcp } else { &siege.target.quic };
+        let _ = socket.send_to(&datagram, address).await;
         siege.count(datagram.len());
         if n % 50 == 0 {
             tokio::time::sleep(Duration::from_millis(2)).await;

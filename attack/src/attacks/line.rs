@@ -43,11 +43,11 @@ const RECEIVED: u32 = 16 << 10;
 
 impl Line {
     pub(super) async fn connect(
-        place: &str,
+        address: &str,
         from: Option<SocketAddr>,
         sent: Arc<AtomicU64>,
     ) -> io::Result<Self> {
-        let address = place.parse().map_err(io::Error::other)?;
+        let address = address.parse().map_err(io::Error::other)?;
         let socket = TcpSocket::new_v4()?;
         if let Some(from) = from {
             socket.bind(from)?;

@@ -61,8 +61,8 @@ async fn dial(siege: Siege) -> io::Result<Outcome> {
 
 /// Number of dials of a client with 50 callers to a server that closes every connection.
 async fn dials_within(time: Duration, scheme: &str) -> io::Result<usize> {
-    let (place, dials) = closing_server().await?;
-    let client = Client::builder(&format!("{scheme}://{place}"))
+    let (address, dials) = closing_server().await?;
+    let client = Client::builder(&format!("{scheme}://{address}"))
         .retries(0)
         .build()
         .map_err(|error| io::Error::other(error.to_string()))?;
@@ -82,7 +82,7 @@ async fn dials_within(time: Duration, scheme: &str) -> io::Result<usize> {
 /// A server that closes every connection, and their number.
 async fn closing_server() -> io::Result<(String, Arc<AtomicUsize>)> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let place = listener.local_addr()?.to_string();
+    let address = listener.local_addr()?.to_string();
     let dials = Arc::new(AtomicUsize::new(0));
     let counted = dials.clone();
     tokio::spawn(async move {
@@ -90,7 +90,7 @@ async fn closing_server() -> io::Result<(String, Arc<AtomicUsize>)> {
             counted.fetch_add(1, Ordering::Relaxed);
         }
     });
-    Ok((place, dials))
+    Ok((address, dials))
 }
 
 async fn listen_at_file() -> io::Result<Outcome> {

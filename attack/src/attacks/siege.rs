@@ -63,8 +63,8 @@ impl Siege {
     }
 
     /// A connection to a listener.
-    pub(crate) async fn line_to(&self, place: &str) -> io::Result<Line> {
-        Line::connect(place, self.from, self.sent.clone()).await
+    pub(crate) async fn line_to(&self, address: &str) -> io::Result<Line> {
+        Line::connect(address, self.from, self.sent.clone()).await
     }
 
     /// This many connections to the open listener, or as many as this process may have.

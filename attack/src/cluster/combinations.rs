@@ -8,7 +8,7 @@ use polyrpc::discovery::{Discover, Instance, Network};
 use polyrpc::tls::{self, Pem};
 use polyrpc::{Client, Format, client};
 
-use super::places::Places;
+use super::addresses::Addresses;
 
 /// A protocol, and the transport below it.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ struct Carrier {
     name: &'static str,
     network: Network,
     tls: bool,
-    place: fn(&Places) -> String,
+    address: fn(&Addresses) -> String,
 }
 
 const fn protocol(name: &'static str, scheme: &'static str, method: &'static str) -> Protocol {
@@ -66,19 +66,34 @@ static PROTOCOLS: [Protocol; 11] = [
 ];
 
 static CARRIERS: [Carrier; 8] = [
-    Carrier { name: "TCP", network: Network::Tcp, tls: false, place: |places| places.tcp.clone() },
-    Carrier { name: "TLS", network: Network::Tcp, tls: true, place: |places| places.tls.clone() },
+    Carrier { name: "TCP", network: Network::Tcp, tls: false, address: |addresses| addresses.tcp.clone() },
+    Carrier { name: "TLS", network: Network::Tcp, tls: true, address: |addresses| addresses.tls.clone() },
     Carrier {
         name: "Unix",
         network: Network::Unix,
         tls: false,
-        place: |places| places.unix.display().to_string(),
+        address: |addresses| addresses.unix.display().to_string(),
     },
-    Carrier { name: "WebSocket", network: Network::Ws, tls: false, place: |places| places.tcp.clone() },
-    Carrier { name: "WebSocket+TLS", network: Network::Wss, tls: true, place: |places| places.tls.clone() },
-    Carrier { name: "KCP", network: Network::Kcp, tls: false, place: |places| places.kcp.clone() },
-    Carrier { name: "QUIC", network: Network::Quic, tls: true, place: |places| places.quic.clone() },
-    Carrier { name: "CONNECT", network: Network::Http, tls: false, place: |places| places.tcp.clone() },
+    Carrier {
+        name: "WebSocket",
+        network: Network::Ws,
+        tls: false,
+        address: |addresses| addresses.tcp.clone(),
+    },
+    Carrier {
+        name: "WebSocket+TLS",
+        network: Network::Wss,
+        tls: true,
+        address: |addresses| addresses.tls.clone(),
+    },
+    Carrier { name: "KCP", network: Network::Kcp, tls: false, address: |addresses| addresses.kcp.clone() },
+    Carrier { name: "QUIC", network: Network::Quic, tls: true, address: |addresses| addresses.quic.clone() },
+    Carrier {
+        name: "CONNECT",
+        network: Network::Http,
+        tls: false,
+        address: |addresses| addresses.tcp.clone(),
+    },
 ];
 
 /// Every protocol over every transport that carries it.
@@ -99,8 +114,8 @@ impl Combination {
     }
 
     /// The instance of a server for this combination.
-    pub(crate) fn instance(self, places: &Places) -> Instance {
-        Instance::new(self.carrier.network, (self.carrier.place)(places))
+    pub(crate) fn instance(self, addresses: &Addresses) -> Instance {
+        Instance::new(self.carrier.network, (self.carrier.address)(addresses))
     }
 
     /// A builder of a client of these servers, which trusts certificates of this authority.

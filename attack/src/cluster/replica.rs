@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use super::addresses::Addresses;
 use super::authority;
-use super::places::Places;
 use crate::service;
 
 /// Arguments of a replica.
@@ -21,7 +21,7 @@ use crate::service;
 pub(crate) struct Options {
     /// Its addresses, as JSON.
     #[arg(long)]
-    places: String,
+    addresses: String,
     /// Folder of its certificate.
     #[arg(long)]
     certificates: PathBuf,
@@ -54,9 +54,9 @@ const BIND_TIMEOUT: Duration = Duration::from_secs(20);
 /// [`Snapshot`] for each line that it reads.
 #[tokio::main]
 pub(crate) async fn serve(options: &Options) -> io::Result<()> {
-    let places: Places = serde_json::from_str(&options.places)?;
+    let addresses: Addresses = serde_json::from_str(&options.addresses)?;
     let ledger = service::Ledger::default();
-    let running = bind(&places, &options.certificates, &ledger).await?.start();
+    let running = bind(&addresses, &options.certificates, &ledger).await?.start();
     let mut terminated = signal(SignalKind::terminate())?;
     let mut questions = questions();
     println!("{LISTENS}");
@@ -80,10 +80,14 @@ pub(crate) async fn serve(options: &Options) -> io::Result<()> {
 const LISTENS: &str = "listens";
 
 /// Binds all addresses; a predecessor may still hold them.
-async fn bind(places: &Places, certificates: &Path, ledger: &service::Ledger) -> io::Result<BoundServer> {
+async fn bind(
+    addresses: &Addresses,
+    certificates: &Path,
+    ledger: &service::Ledger,
+) -> io::Result<BoundServer> {
     let begun = Instant::now();
     loop {
-        match bind_once(places, certificates, ledger).await {
+        match bind_once(addresses, certificates, ledger).await {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && begun.elapsed() < BIND_TIMEOUT => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -93,7 +97,7 @@ async fn bind(places: &Places, certificates: &Path, ledger: &service::Ledger) ->
 }
 
 async fn bind_once(
-    places: &Places,
+    addresses: &Addresses,
     certificates: &Path,
     ledger: &service::Ledger,
 ) -> io::Result<BoundServer> {
@@ -101,15 +105,15 @@ async fn bind_once(
     service::server()
         .function("once", ledger.once_function())
         .lame_duck(LAME_DUCK)
-        .bind(places.tcp.as_str())
+        .bind(addresses.tcp.as_str())
         .await?
-        .and(format!("unix:{}", places.unix.display()))
+        .and(format!("unix:{}", addresses.unix.display()))
         .await?
-        .and(Listen::on(&places.tls).tls(tls.clone()))
+        .and(Listen::on(&addresses.tls).tls(tls.clone()))
         .await?
-        .and(format!("kcp://{}", places.kcp))
+        .and(format!("kcp://{}", addresses.kcp))
         .await?
-        .and(Listen::on(format!("quic://{}", places.quic)).tls(tls))
+        .and(Listen::on(format!("quic://{}", addresses.quic)).tls(tls))
         .await
 }
 
@@ -140,7 +144,7 @@ impl Snapshot {
 /// Handle of a replica's process. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Replica {
-    pub(crate) places: Places,
+    pub(crate) addresses: Addresses,
     namespace: Option<String>,
     certificates: PathBuf,
     process: Process,
@@ -156,17 +160,17 @@ struct Process {
 impl Replica {
     /// Starts a replica with the certificate in this folder, on this host, and waits until it listens.
     pub(crate) fn start(host: &str, folder: &Path) -> io::Result<Self> {
-        Self::start_at(Places::choose(host, folder)?, None, folder)
+        Self::start_at(Addresses::choose(host, folder)?, None, folder)
     }
 
     /// The same in a network namespace, which has this address.
     pub(crate) fn start_in(namespace: &str, host: &str, folder: &Path) -> io::Result<Self> {
-        Self::start_at(Places::with_fixed_ports(host, folder), Some(namespace.to_owned()), folder)
+        Self::start_at(Addresses::with_fixed_ports(host, folder), Some(namespace.to_owned()), folder)
     }
 
-    fn start_at(places: Places, namespace: Option<String>, folder: &Path) -> io::Result<Self> {
-        let process = Process::start(&places, namespace.as_deref(), folder)?;
-        Ok(Self { places, namespace, certificates: folder.to_owned(), process })
+    fn start_at(addresses: Addresses, namespace: Option<String>, folder: &Path) -> io::Result<Self> {
+        let process = Process::start(&addresses, namespace.as_deref(), folder)?;
+        Ok(Self { addresses, namespace, certificates: folder.to_owned(), process })
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -180,7 +184,7 @@ impl Replica {
     /// Waits until it has exited, killed or by itself, and starts it again at the same addresses.
     pub(crate) fn restart(&mut self) -> io::Result<()> {
         self.process.wait_for_exit()?;
-        self.process = Process::start(&self.places, self.namespace.as_deref(), &self.certificates)?;
+        self.process = Process::start(&self.addresses, self.namespace.as_deref(), &self.certificates)?;
         Ok(())
     }
 
@@ -192,7 +196,7 @@ impl Replica {
 }
 
 impl Process {
-    fn start(places: &Places, namespace: Option<&str>, certificates: &Path) -> io::Result<Self> {
+    fn start(addresses: &Addresses, namespace: Option<&str>, certificates: &Path) -> io::Result<Self> {
         let program = std::env::current_exe()?;
         let mut command = match namespace {
             None => Command::new(program),
@@ -203,7 +207,7 @@ impl Process {
             }
         };
         let mut child = command
-            .args(["replica", "--places", &serde_json::to_string(places)?])
+            .args(["replica", "--addresses", &serde_json::to_string(addresses)?])
             .arg("--certificates")
             .arg(certificates)
             .stdin(Stdio::piped())
@@ -247,6 +251,6 @@ impl Drop for Process {
 
 impl Drop for Replica {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.places.unix);
+        let _ = std::fs::remove_file(&self.addresses.unix);
     }
 }

@@ -105,7 +105,7 @@ async fn suffer(
     victim: usize,
     authority: &Authority,
 ) -> io::Result<Made> {
-    let servers = List::new(cluster.iter().map(|replica| combination.instance(&replica.places)));
+    let servers = List::new(cluster.iter().map(|replica| combination.instance(&replica.addresses)));
     let mut builder = combination.builder(servers, &authority.pem());
     if fault == Fault::Stop {
         builder = with_hedging(builder);

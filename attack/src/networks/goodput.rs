@@ -122,7 +122,7 @@ fn call(
     arrived: &ByteCounter,
     tasks: &mut JoinSet<io::Result<()>>,
 ) -> io::Result<()> {
-    let list = List::new([combination.instance(&servers.replica.places)]);
+    let list = List::new([combination.instance(&servers.replica.addresses)]);
     let builder = combination.builder(list, &servers.authority.pem()).timeout(DEADLINE);
     let caller = combination.non_idempotent_caller(builder).map_err(io::Error::other)?;
     for _ in 0..IN_FLIGHT {

@@ -102,7 +102,7 @@ async fn play(
     link.emulate(&scenario.network)?;
     let list = || {
         network_combinations()
-            .map(|combination| (combination, List::new([combination.instance(&server.places)])))
+            .map(|combination| (combination, List::new([combination.instance(&server.addresses)])))
     };
     let mut clients = Vec::new();
     for (combination, servers) in list() {

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::cluster::Places;
+use crate::cluster::Addresses;
 use crate::service::PlainClient;
 
 /// Random numbers that a seed repeats (xorshift).
@@ -68,7 +68,7 @@ pub(crate) struct Mob {
 }
 
 impl Mob {
-    pub(crate) fn start(target: Places, seed: u64) -> Self {
+    pub(crate) fn start(target: Addresses, seed: u64) -> Self {
         let (counts, stop) = (Arc::<[AtomicU64; KINDS.len()]>::default(), watch::Sender::new(false));
         let task = tokio::spawn(misbehave(target, Rng::new(seed), counts.clone(), stop.subscribe()));
         Self { counts, stop, task }
@@ -84,7 +84,7 @@ impl Mob {
 }
 
 async fn misbehave(
-    target: Places,
+    target: Addresses,
     mut rng: Rng,
     counts: Arc<[AtomicU64; KINDS.len()]>,
     mut stop: watch::Receiver<bool>,
@@ -109,7 +109,7 @@ async fn misbehave(
     }
 }
 
-async fn misbehave_once(kind: usize, target: &Places, mut rng: Rng) -> io::Result<()> {
+async fn misbehave_once(kind: usize, target: &Addresses, mut rng: Rng) -> io::Result<()> {
     match kind {
         0 => send_garbage(&target.tcp, &mut rng).await,
         1 => reset_within_a_message(target, &mut rng).await,
@@ -134,7 +134,7 @@ fn noise(rng: &mut Rng, most: u64) -> Vec<u8> {
 }
 
 /// Half of it starts as a protocol does.
-async fn send_garbage(place: &str, rng: &mut Rng) -> io::Result<()> {
+async fn send_garbage(address: &str, rng: &mut Rng) -> io::Result<()> {
     let starts: [&[u8]; 8] = [
         b"PRPC",
         b"\x08\0\0\x10",
@@ -145,7 +145,7 @@ async fn send_garbage(place: &str, rng: &mut Rng) -> io::Result<()> {
         b"\x16\x03\x01",
         b"",
     ];
-    let mut socket = TcpStream::connect(place).await?;
+    let mut socket = TcpStream::connect(address).await?;
     let start = starts[rng.below(starts.len() as u64) as usize];
     socket.write_all(&[start, &noise(rng, 2000)].concat()).await?;
     socket.read_to_end(&mut Vec::new()).await.map(drop)
@@ -154,7 +154,7 @@ async fn send_garbage(place: &str, rng: &mut Rng) -> io::Result<()> {
 /// The head of a call of rpcx: its body has 1000 bytes.
 const HEAD: &[u8] = b"\x08\0\0\x10\0\0\0\0\0\0\0\x01\0\0\x03\xe8";
 
-async fn reset_within_a_message(target: &Places, rng: &mut Rng) -> io::Result<()> {
+async fn reset_within_a_message(target: &Addresses, rng: &mut Rng) -> io::Result<()> {
     let mut socket = TcpStream::connect(&target.tcp).await?;
     socket.write_all(&HEAD[..1 + rng.below(HEAD.len() as u64 - 1) as usize]).await?;
     sleep(Duration::from_millis(rng.below(100))).await;
@@ -163,7 +163,7 @@ async fn reset_within_a_message(target: &Places, rng: &mut Rng) -> io::Result<()
     Ok(())
 }
 
-async fn drip(target: &Places) -> io::Result<()> {
+async fn drip(target: &Addresses) -> io::Result<()> {
     let mut socket = TcpStream::connect(&target.tcp).await?;
     for byte in HEAD.iter().cycle() {
         socket.write_all(&[*byte]).await?;
@@ -172,7 +172,7 @@ async fn drip(target: &Places) -> io::Result<()> {
     Ok(())
 }
 
-async fn leave_replies_unread(target: &Places) -> io::Result<()> {
+async fn leave_replies_unread(target: &Addresses) -> io::Result<()> {
     let mut socket = TcpStream::connect(&target.tcp).await?;
     let request = "POST /Bare/Blob HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n\"\"";
     // As many as the server accepts in that time.
@@ -181,22 +181,22 @@ async fn leave_replies_unread(target: &Places) -> io::Result<()> {
     Ok(())
 }
 
-async fn send_noise(target: &Places, rng: &mut Rng) -> io::Result<()> {
+async fn send_noise(target: &Addresses, rng: &mut Rng) -> io::Result<()> {
     let socket = UdpSocket::bind("127.0.0.1:0").await?;
-    for place in [&target.kcp, &target.quic] {
+    for address in [&target.kcp, &target.quic] {
         for _ in 0..4 {
-            socket.send_to(&noise(rng, 1200), place).await?;
+            socket.send_to(&noise(rng, 1200), address).await?;
         }
     }
     Ok(())
 }
 
 /// A client of one server.
-fn client(target: &Places, scheme: &str) -> io::Result<Client> {
+fn client(target: &Addresses, scheme: &str) -> io::Result<Client> {
     Client::new(&format!("{scheme}://{}", target.tcp)).map_err(io::Error::other)
 }
 
-async fn drop_calls(target: &Places, rng: &mut Rng) -> io::Result<()> {
+async fn drop_calls(target: &Addresses, rng: &mut Rng) -> io::Result<()> {
     let scheme = ["rpcx", "grpc", "baidu-std", "http", "net-rpc"][rng.below(5) as usize];
     let client = client(target, scheme)?;
     for _ in 0..4 {
@@ -205,7 +205,7 @@ async fn drop_calls(target: &Places, rng: &mut Rng) -> io::Result<()> {
     Ok(())
 }
 
-async fn call_without_time(target: &Places) -> io::Result<()> {
+async fn call_without_time(target: &Addresses) -> io::Result<()> {
     let client = Client::builder(&format!("grpc://{}", target.tcp)).timeout(Duration::from_millis(1)).build();
     let client = client.map_err(io::Error::other)?;
     for _ in 0..4 {
@@ -215,7 +215,7 @@ async fn call_without_time(target: &Places) -> io::Result<()> {
     Ok(())
 }
 
-async fn drop_streams(target: &Places, rng: &mut Rng) -> io::Result<()> {
+async fn drop_streams(target: &Addresses, rng: &mut Rng) -> io::Result<()> {
     let stub = PlainClient::new(client(target, "grpc")?);
     let (sender, texts) = Streaming::channel(1);
     let mut answers = stub.talk(texts).await.map_err(io::Error::other)?;

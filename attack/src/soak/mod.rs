@@ -29,7 +29,7 @@ use self::registry::Flapping;
 use self::report::{Events, Report};
 use self::sample::Sampler;
 use self::traffic::Traffic;
-use crate::cluster::{Authority, Combination, Places, Replica, combinations};
+use crate::cluster::{Addresses, Authority, Combination, Replica, combinations};
 use crate::scratch::Scratch;
 
 /// Options of a soak.
@@ -66,8 +66,8 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
     let authority = Authority::new(folder.path())?;
     let lasting = Replica::start(HOST, folder.path())?;
     let mut restarted = [Replica::start(HOST, folder.path())?, Replica::start(HOST, folder.path())?];
-    let places: Vec<_> =
-        [&lasting, &restarted[0], &restarted[1]].map(|replica| replica.places.clone()).into();
+    let addresses: Vec<_> =
+        [&lasting, &restarted[0], &restarted[1]].map(|replica| replica.addresses.clone()).into();
 
     println!(
         "soak: {} combinations to call three servers, for {:.1} minutes",
@@ -75,8 +75,8 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
         options.minutes
     );
     let sampler = Sampler::start(lasting)?;
-    let mut traffic = Traffic::start(&places, &authority.pem(), options.seed)?;
-    let misbehaviour = misbehaviour::Mob::start(places[0].clone(), options.seed);
+    let mut traffic = Traffic::start(&addresses, &authority.pem(), options.seed)?;
+    let misbehaviour = misbehaviour::Mob::start(addresses[0].clone(), options.seed);
     let events = disturb(length, &authority, &mut restarted).await?;
     let misbehaved = misbehaviour.stop().await;
     let calls = traffic.stop().await;
@@ -132,6 +132,6 @@ async fn disturb(
 }
 
 /// The servers as a combination reaches them.
-fn instances(places: &[Places], combination: Combination) -> Vec<Instance> {
-    places.iter().map(|places| combination.instance(places)).collect()
+fn instances(addresses: &[Addresses], combination: Combination) -> Vec<Instance> {
+    addresses.iter().map(|addresses| combination.instance(addresses)).collect()
 }

@@ -14,7 +14,7 @@ use super::instances;
 use super::latencies::Latencies;
 use super::misbehaviour::Rng;
 use super::registry::Flapping;
-use crate::cluster::{Caller, Combination, Places, combinations};
+use crate::cluster::{Addresses, Caller, Combination, combinations};
 
 /// Interval between calls of a combination.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -71,13 +71,13 @@ impl Traffic {
     /// # Errors
     ///
     /// If a client cannot be built.
-    pub(crate) fn start(places: &[Places], authority: &str, seed: u64) -> io::Result<Self> {
+    pub(crate) fn start(addresses: &[Addresses], authority: &str, seed: u64) -> io::Result<Self> {
         let record = Record { ledger: Arc::default(), begun: Instant::now() };
         let stop = watch::Sender::new(false);
         let mut tasks = JoinSet::new();
         let mut rng = Rng::new(seed);
         for (n, combination) in combinations().into_iter().enumerate() {
-            let registry = Flapping::new(instances(places, combination), rng.next());
+            let registry = Flapping::new(instances(addresses, combination), rng.next());
             let caller = combination
                 .caller(combination.builder(registry, authority), TIMEOUT)
                 .map_err(io::Error::other)?;
@@ -92,8 +92,8 @@ impl Traffic {
                 stop.subscribe(),
             ));
         }
-        let (places, authority) = (places.to_owned(), authority.to_owned());
-        tasks.spawn(create_clients(places, authority, rng.next(), record.clone(), stop.subscribe()));
+        let (addresses, authority) = (addresses.to_owned(), authority.to_owned());
+        tasks.spawn(create_clients(addresses, authority, rng.next(), record.clone(), stop.subscribe()));
         Ok(Self { ledger: record.ledger, stop, tasks })
     }
 
@@ -167,7 +167,7 @@ async fn call_steadily(
 
 /// A new client for each call, with connections of its own.
 async fn create_clients(
-    places: Vec<Places>,
+    addresses: Vec<Addresses>,
     authority: String,
     seed: u64,
     record: Record,
@@ -186,7 +186,7 @@ async fn create_clients(
             calls.join_next().await;
         }
         while calls.try_join_next().is_some() {}
-        let registry = Flapping::new(instances(&places, combination), rng.next());
+        let registry = Flapping::new(instances(&addresses, combination), rng.next());
         let caller = combination.caller(combination.builder(registry, &authority), TIMEOUT);
         lock(&record.ledger).clients += 1;
         let record = record.clone();

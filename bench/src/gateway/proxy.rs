@@ -137,9 +137,9 @@ impl Proxy {
             Self::Envoy => Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/envoy/bin/envoy-program"),
             // Debian has servers where only root looks for programs.
             _ => {
-                let places = ["/usr/sbin", "/usr/bin", "/usr/local/bin", "/usr/local/sbin"];
-                let places = places.into_iter().map(|folder| Path::new(folder).join(self.as_str()));
-                places.into_iter().find(|path| path.exists()).unwrap_or_else(|| self.as_str().into())
+                let paths = ["/usr/sbin", "/usr/bin", "/usr/local/bin", "/usr/local/sbin"];
+                let paths = paths.into_iter().map(|folder| Path::new(folder).join(self.as_str()));
+                paths.into_iter().find(|path| path.exists()).unwrap_or_else(|| self.as_str().into())
             }
         }
     }

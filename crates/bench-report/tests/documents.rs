@@ -385,7 +385,7 @@ fn every_table_and_figure_of_the_documents_is_in_the_results_and_on_the_page() {
 
 /// Whether or not they are measured.
 #[test]
-fn page_on_performance_has_a_place_for_every_table_and_figure() {
+fn page_on_performance_has_an_element_for_every_table_and_figure() {
     let page = fs::read_to_string(root().join("docs/performance.md")).unwrap();
     for (name, tables, figures) in SUITES {
         let count = |part: &str| page.matches(&format!("<!-- suite {name} {part} ")).count();

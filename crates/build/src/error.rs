@@ -19,7 +19,7 @@ pub(crate) enum Kind {
     Mixed,
     /// Error in a `.fbs`.
     Schema {
-        at: Place,
+        at: SourceLocation,
         reason: String,
     },
     Read {
@@ -38,7 +38,7 @@ pub(crate) enum Kind {
     Proto(protox::Error),
     Descriptors(String),
     SameName {
-        at: Place,
+        at: SourceLocation,
         methods: [String; 2],
         rust: String,
     },
@@ -51,7 +51,7 @@ pub(crate) enum Kind {
 }
 
 /// Position in a `.proto` or a `.fbs`; line and column are counted from 1.
-pub(crate) struct Place {
+pub(crate) struct SourceLocation {
     pub(crate) file: String,
     pub(crate) line: i32,
     pub(crate) column: i32,
@@ -93,10 +93,10 @@ impl fmt::Display for Error {
 fn proto(error: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let statement = error.strip_suffix("but found 'edition'");
     match statement.and_then(|rest| rest.split_once(": expected 'enum', 'extend', 'import'")) {
-        Some((place, _)) => {
+        Some((location, _)) => {
             write!(
                 f,
-                "{place}: protobuf editions are not supported; declare `syntax = \"proto3\";` or `\"proto2\"`"
+                "{location}: protobuf editions are not supported; declare `syntax = \"proto3\";` or `\"proto2\"`"
             )
         }
         None => f.write_str(error),
@@ -132,13 +132,13 @@ pub(crate) struct Position {
     pub(crate) column: i32,
 }
 
-impl Place {
+impl SourceLocation {
     pub(crate) fn new(file: &str, at: Position) -> Self {
         Self { file: file.to_owned(), line: at.line, column: at.column }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.file, self.line, self.column)
     }

@@ -11,7 +11,7 @@ use buffa_codegen::idents::{make_field_ident, rust_path_to_tokens};
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
-use crate::error::{Kind, Place};
+use crate::error::{Kind, SourceLocation};
 use crate::{Config, Error, doc, reexport, source};
 
 /// Generates the traits of a file's services. They are in the module of the package's messages, next to
@@ -57,7 +57,12 @@ impl Service<'_> {
             let rust = make_field_ident(&snake_case(method_name(method)));
             if let Some(other) = names.insert(rust.clone(), method) {
                 let methods = [self.full_name_of(other), self.full_name_of(method)];
-                return Err(Kind::SameName { at: self.place(index), methods, rust: rust.to_string() }.into());
+                return Err(Kind::SameName {
+                    at: self.location_of_method(index),
+                    methods,
+                    rust: rust.to_string(),
+                }
+                .into());
             }
             methods.push(self.method(index, method, &rust));
         }
@@ -112,13 +117,13 @@ impl Service<'_> {
         doc::lines(comment.unwrap_or_default())
     }
 
-    fn place(&self, method: usize) -> Place {
+    fn location_of_method(&self, method: usize) -> SourceLocation {
         let span = self.location(&[SERVICE, self.index, METHOD, method]).map(|location| &location.span[..]);
         let (line, column) = match span {
             Some(&[line, column, ..]) => (line + 1, column + 1),
             _ => (1, 1),
         };
-        Place { file: source::name(self.file).to_owned(), line, column }
+        SourceLocation { file: source::name(self.file).to_owned(), line, column }
     }
 
     /// Returns the source location of the element at `path`: field numbers and indexes alternate, as defined in

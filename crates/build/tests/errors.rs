@@ -27,11 +27,11 @@ fn parse_errors_name_their_position() {
 
 #[test]
 fn protobuf_editions_are_rejected_in_imports_too() {
-    for (file, place) in [("wrong/edition.proto", "2:1"), ("wrong/imports_edition.proto", "2:1")] {
+    for (file, location) in [("wrong/edition.proto", "2:1"), ("wrong/imports_edition.proto", "2:1")] {
         assert_eq!(
             failure(file).to_string(),
             format!(
-                "wrong/edition.proto:{place}: protobuf editions are not supported; declare `syntax = \"proto3\";` or \
+                "wrong/edition.proto:{location}: protobuf editions are not supported; declare `syntax = \"proto3\";` or \
                  `\"proto2\"`"
             )
         );

@@ -57,8 +57,8 @@ fn compare(options: &Options) -> Result<ExitCode, Failure> {
             compared += 1;
             different += u64::from(!found.is_empty());
             for difference in found {
-                let place = (key.0.clone(), difference.path.clone());
-                fields.entry(place).or_insert_with(|| (0, difference.to_string())).0 += 1;
+                let field = (key.0.clone(), difference.path.clone());
+                fields.entry(field).or_insert_with(|| (0, difference.to_string())).0 += 1;
             }
         }
     }

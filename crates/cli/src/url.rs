@@ -6,7 +6,7 @@ use std::path::{self, Path};
 use polyrpc::{Address, Protocol};
 use polyrpc_core::protocol::Parameter;
 
-/// A URL `protocol[+tls][+registry]://place[?parameters]`. The client checks what the parts mean.
+/// A URL `protocol[+tls][+registry]://address[?parameters]`. The client checks what the parts mean.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
     /// Without the `s` of `grpcs` and `https`.
@@ -14,7 +14,7 @@ pub(crate) struct Url {
     pub(crate) tls: bool,
     pub(crate) registry: Option<String>,
     /// Host and port, and possibly a path; the path of a Unix socket; or text for the registry.
-    pub(crate) place: String,
+    pub(crate) address: String,
     /// As written: percent-encoded.
     pub(crate) parameters: Vec<(String, String)>,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Url {
 impl Url {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
         let scheme = scheme.to_ascii_lowercase();
         let mut words = scheme.split('+');
         let (protocol, secure) = match words.next()? {
@@ -30,7 +30,7 @@ impl Url {
             "https" => ("http", true),
             name => (name, false),
         };
-        let mut url = Self { tls: secure, ..Self::new(protocol, place, query) };
+        let mut url = Self { tls: secure, ..Self::new(protocol, address, query) };
         for word in words {
             match word {
                 "tls" => url.tls = true,
@@ -41,14 +41,14 @@ impl Url {
     }
 
     /// Creates a URL without TLS.
-    pub(crate) fn new(protocol: &str, place: &str, query: &str) -> Self {
+    pub(crate) fn new(protocol: &str, address: &str, query: &str) -> Self {
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
         let parameters = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         Self {
             protocol: protocol.to_owned(),
             tls: false,
             registry: None,
-            place: place.to_owned(),
+            address: address.to_owned(),
             parameters: parameters.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         }
     }
@@ -56,13 +56,13 @@ impl Url {
     /// Creates the URL of a server from `scheme?parameters` and its address.
     pub(crate) fn from_server(scheme: &str, address: &Address) -> Self {
         let (protocol, query) = scheme.split_once('?').unwrap_or((scheme, ""));
-        let (place, transport) = match address {
+        let (text, transport) = match address {
             Address::Unix(path) => (encode_socket_path(path), None),
-            Address::Kcp(place) => (place.clone(), Some("kcp")),
-            Address::Quic(place) => (place.clone(), Some("quic")),
+            Address::Kcp(authority) => (authority.clone(), Some("kcp")),
+            Address::Quic(authority) => (authority.clone(), Some("quic")),
             address => (address.to_string(), None),
         };
-        let mut url = Self::new(protocol, &place, query);
+        let mut url = Self::new(protocol, &text, query);
         url.parameters.extend(transport.map(|name| ("transport".to_owned(), name.to_owned())));
         url
     }
@@ -73,12 +73,12 @@ impl Url {
 
     /// Path of the Unix socket, percent-encoded; `None` for other addresses.
     pub(crate) fn socket(&self) -> Option<&str> {
-        (self.registry.is_none() && self.place.starts_with('/')).then_some(&*self.place)
+        (self.registry.is_none() && self.address.starts_with('/')).then_some(&*self.address)
     }
 
     /// Host and port without a path, or the path of a socket.
     pub(crate) fn server(&self) -> &str {
-        self.socket().unwrap_or_else(|| self.place.split('/').next().unwrap_or_default())
+        self.socket().unwrap_or_else(|| self.address.split('/').next().unwrap_or_default())
     }
 
     /// Quotes the URL for a shell if necessary.
@@ -101,9 +101,9 @@ impl fmt::Display for Url {
         if let Some(registry) = &self.registry {
             write!(f, "+{registry}")?;
         }
-        write!(f, "://{}", self.place)?;
-        for (place, (name, value)) in self.parameters.iter().enumerate() {
-            write!(f, "{}{name}", if place == 0 { '?' } else { '&' })?;
+        write!(f, "://{}", self.address)?;
+        for (index, (name, value)) in self.parameters.iter().enumerate() {
+            write!(f, "{}{name}", if index == 0 { '?' } else { '&' })?;
             if !value.is_empty() {
                 write!(f, "={value}")?;
             }
@@ -121,7 +121,7 @@ fn encode_socket_path(path: &Path) -> String {
 /// Help text about the URL parameters of all protocols.
 pub(crate) fn parameters_help() -> String {
     let mut text = String::from(
-        "URLs are protocol[+tls][+registry]://place[?parameters]. Quote URLs with parameters: ? and & are special characters of a shell.\n",
+        "URLs are protocol[+tls][+registry]://address[?parameters]. Quote URLs with parameters: ? and & are special characters of a shell.\n",
     );
     let mut known: Vec<(Parameter, Vec<&str>)> = Vec::new();
     for protocol in Protocol::ALL {
@@ -134,8 +134,8 @@ pub(crate) fn parameters_help() -> String {
                 None => {
                     // Parameters of the same name follow each other.
                     let last = known.iter().rposition(|(other, _)| other.name == parameter.name);
-                    let place = last.map_or(known.len(), |last| last + 1);
-                    known.insert(place, (parameter, schemes.collect()));
+                    let index = last.map_or(known.len(), |last| last + 1);
+                    known.insert(index, (parameter, schemes.collect()));
                 }
             }
         }

@@ -122,7 +122,7 @@ fn entries(folder: &'static str) -> Option<u64> {
     Some(fs::read_dir(folder).ok()?.count() as u64)
 }
 
-// The places of fields in `stat`, counted after the name (proc_pid_stat(5)): the 12th, 14th and 15th of all.
+// The indices of fields in `stat`, counted after the name (proc_pid_stat(5)): the 12th, 14th and 15th of all.
 const MAJOR_FAULTS: usize = 9;
 const USER: usize = 11;
 const SYSTEM: usize = 12;

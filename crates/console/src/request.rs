@@ -82,7 +82,7 @@ impl PageRequest {
         Self { format: PageFormat::Part, ..request }
     }
 
-    /// Returns the segment of the path at this place, if there is one.
+    /// Returns the segment of the path with this index, if there is one.
     pub(crate) fn segment(&self, at: usize) -> Option<&str> {
         self.path.get(at).map(String::as_str)
     }

@@ -50,20 +50,22 @@ const TOO_LONG: &str =
 
 /// Takes time proportional to the product of both lengths at most.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut at, mut place) = (0, 0);
+    let (mut at, mut name_index) = (0, 0);
     // Where to continue if the characters after the last `*` do not match.
     let mut retry = None;
-    while place < name.len() {
+    while name_index < name.len() {
         match pattern.get(at) {
             Some(b'*') => {
-                retry = Some((at + 1, place));
+                retry = Some((at + 1, name_index));
                 at += 1;
             }
-            Some(b'$') => (at, place) = (at + 1, place + 1),
-            Some(letter) if name.get(place) == Some(letter) => (at, place) = (at + 1, place + 1),
+            Some(b'$') => (at, name_index) = (at + 1, name_index + 1),
+            Some(letter) if name.get(name_index) == Some(letter) => {
+                (at, name_index) = (at + 1, name_index + 1)
+            }
             _ => match retry {
                 Some((after, from)) => {
-                    (at, place) = (after, from + 1);
+                    (at, name_index) = (after, from + 1);
                     retry = Some((after, from + 1));
                 }
                 None => return false,

@@ -253,7 +253,7 @@ fn waits_name_the_lock_and_the_method(admin: &AdminHandle, address: &str) {
     let has =
         |start: &str, end: &str| text.body.lines().any(|line| line.starts_with(start) && line.ends_with(end));
     assert!(has("waits: ", "") && has("method:", " Shop/Queue") && has("", &lock), "{text:?}");
-    // The table of places, too.
+    // The table of locations, too.
     assert!(has(" ", &format!("tests/profile.rs:{LOCKED}")), "{text:?}");
     let json = ask(admin, &format!("/hotspots/contention?view={id}&format=json"), "").json();
     assert_eq!(json["data"]["profile"]["functions"][0]["name"], *lock, "{json}");

@@ -14,7 +14,7 @@ use crate::{Content, Definitions, Method, ProtoFiles};
 ///
 /// If messages of the same name are declared in different ways.
 pub fn json_schema(methods: &[Method], dialect: Json) -> Result<Value, String> {
-    let mut definitions = Definitions::new(dialect, PLACE).exclusive_oneofs();
+    let mut definitions = Definitions::new(dialect, REFERENCE_PREFIX).exclusive_oneofs();
     let mut described: Vec<_> =
         methods.iter().map(|method| describe_method(&mut definitions, method)).collect();
     let mut document = match described.len() {
@@ -37,7 +37,7 @@ impl ProtoFiles {
     ///
     /// If messages of the same name are declared in different ways.
     pub fn message_schema(&self, message: Message, dialect: Json) -> Result<Value, String> {
-        let mut definitions = Definitions::new(dialect, PLACE).exclusive_oneofs();
+        let mut definitions = Definitions::new(dialect, REFERENCE_PREFIX).exclusive_oneofs();
         let schema = definitions.schema(&Content::Message(message, self.comments.clone()));
         let mut document = schema.as_object().cloned().unwrap_or_default();
         complete(&mut document, definitions)?;
@@ -67,4 +67,4 @@ fn complete(document: &mut Map<String, Value>, definitions: Definitions) -> Resu
     Ok(())
 }
 
-const PLACE: &str = "#/$defs/";
+const REFERENCE_PREFIX: &str = "#/$defs/";

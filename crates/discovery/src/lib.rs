@@ -110,17 +110,17 @@ pub fn open(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
 fn open_built_in(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
     match (word, rest) {
         #[cfg(feature = "consul")]
-        ("consul", place) => Ok(Some(consul::discover(place)?)),
+        ("consul", rest) => Ok(Some(consul::discover(rest)?)),
         #[cfg(feature = "etcd")]
-        ("etcd", place) => Ok(Some(etcd::discover(place)?)),
+        ("etcd", rest) => Ok(Some(etcd::discover(rest)?)),
         #[cfg(feature = "kubernetes")]
-        ("kubernetes", place) => Ok(Some(kubernetes::discover(place)?)),
+        ("kubernetes", rest) => Ok(Some(kubernetes::discover(rest)?)),
         #[cfg(feature = "nacos")]
-        ("nacos", place) => Ok(Some(nacos::discover(place)?)),
+        ("nacos", rest) => Ok(Some(nacos::discover(rest)?)),
         #[cfg(feature = "redis")]
-        ("redis", place) => Ok(Some(redis::discover(place)?)),
+        ("redis", rest) => Ok(Some(redis::discover(rest)?)),
         #[cfg(feature = "zookeeper")]
-        ("zookeeper", place) => Ok(Some(zookeeper::discover(place)?)),
+        ("zookeeper", rest) => Ok(Some(zookeeper::discover(rest)?)),
         _ => Ok(None),
     }
 }
@@ -133,15 +133,15 @@ fn open_built_in(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
 pub fn open_registry(word: &str, rest: &str) -> Result<Option<Box<dyn Registrar>>> {
     match (word, rest) {
         #[cfg(feature = "consul")]
-        ("consul", place) => Ok(Some(consul::registrar(place)?)),
+        ("consul", rest) => Ok(Some(consul::registrar(rest)?)),
         #[cfg(feature = "etcd")]
-        ("etcd", place) => Ok(Some(etcd::registrar(place)?)),
+        ("etcd", rest) => Ok(Some(etcd::registrar(rest)?)),
         #[cfg(feature = "nacos")]
-        ("nacos", place) => Ok(Some(nacos::registrar(place)?)),
+        ("nacos", rest) => Ok(Some(nacos::registrar(rest)?)),
         #[cfg(feature = "redis")]
-        ("redis", place) => Ok(Some(redis::registrar(place)?)),
+        ("redis", rest) => Ok(Some(redis::registrar(rest)?)),
         #[cfg(feature = "zookeeper")]
-        ("zookeeper", place) => Ok(Some(zookeeper::registrar(place)?)),
+        ("zookeeper", rest) => Ok(Some(zookeeper::registrar(rest)?)),
         (word, rest) => discovery::open_registry(word, rest),
     }
 }

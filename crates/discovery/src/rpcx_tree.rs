@@ -94,17 +94,17 @@ impl FoundInstances {
 }
 
 /// Splits a URL's path into base path and service: `/rpcx_test/Arith`.
-pub(crate) fn split(place: &UrlParts) -> Result<(String, String), Status> {
-    match place.path.split_last() {
+pub(crate) fn split(url: &UrlParts) -> Result<(String, String), Status> {
+    match url.path.split_last() {
         Some((service, base)) => Ok((base.join("/"), service.clone())),
         None => Err(Status::invalid_argument("which service? expected host:port/base/Service")),
     }
 }
 
 /// Returns the base path for registration: with a slash before the URL's path, unless `slash` is off.
-pub(crate) fn base(place: &UrlParts) -> Result<String, Status> {
-    let slash = if place.is_on("slash", true)? { "/" } else { "" };
-    Ok(format!("{slash}{}", place.path.join("/")))
+pub(crate) fn base(url: &UrlParts) -> Result<String, Status> {
+    let slash = if url.is_on("slash", true)? { "/" } else { "" };
+    Ok(format!("{slash}{}", url.path.join("/")))
 }
 
 /// The attributes of an instance, parsed from a registry's value; empty if the value is not UTF-8.

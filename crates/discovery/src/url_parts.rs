@@ -16,8 +16,8 @@ pub(crate) struct UrlParts {
 
 impl UrlParts {
     pub(crate) fn parse(text: &str) -> Result<Self, Status> {
-        let (place, settings) = text.split_once('?').unwrap_or((text, ""));
-        let (hosts, path) = place.split_once('/').unwrap_or((place, ""));
+        let (hosts_and_path, settings) = text.split_once('?').unwrap_or((text, ""));
+        let (hosts, path) = hosts_and_path.split_once('/').unwrap_or((hosts_and_path, ""));
         let path = path.split('/').filter(|segment| !segment.is_empty()).map(|segment| {
             let segment = percent_decode_str(segment).decode_utf8();
             segment.map(Into::into).map_err(|_| {
@@ -100,14 +100,14 @@ mod tests {
 
     #[test]
     fn url_is_split_into_servers_path_and_settings() {
-        let place = UrlParts::parse("a:1,b:2/base/sub%20dir//S?token=x&tls").unwrap();
-        assert_eq!(place.hosts, "a:1,b:2");
-        assert_eq!(place.path, ["base", "sub dir", "S"]);
-        assert_eq!(place.origins().unwrap(), "https://a:1,b:2");
-        assert!(place.check_parameters(&["token", "tls"]).is_ok());
-        let error = place.check_parameters(&["dc", "tls"]).unwrap_err();
+        let url = UrlParts::parse("a:1,b:2/base/sub%20dir//S?token=x&tls").unwrap();
+        assert_eq!(url.hosts, "a:1,b:2");
+        assert_eq!(url.path, ["base", "sub dir", "S"]);
+        assert_eq!(url.origins().unwrap(), "https://a:1,b:2");
+        assert!(url.check_parameters(&["token", "tls"]).is_ok());
+        let error = url.check_parameters(&["dc", "tls"]).unwrap_err();
         assert_eq!(error.message(), "the parameter `token` is unknown: the registry has dc, tls");
-        let error = place.check_parameters(&[]).unwrap_err();
+        let error = url.check_parameters(&[]).unwrap_err();
         assert!(error.message().ends_with("the registry has none"), "{error}");
         let twice = UrlParts::parse("a:1/S?token=x&token=y").unwrap();
         let error = twice.check_parameters(&["token"]).unwrap_err();
@@ -134,8 +134,8 @@ mod tests {
     #[test]
     #[cfg(feature = "etcd")]
     fn user_and_password_may_precede_the_servers() {
-        let place = UrlParts::parse("root:p%40s%2Fs:x@a:1,b:2/base/S").unwrap();
-        let (user, hosts) = place.user().unwrap();
+        let url = UrlParts::parse("root:p%40s%2Fs:x@a:1,b:2/base/S").unwrap();
+        let (user, hosts) = url.user().unwrap();
         assert_eq!((user.unwrap(), hosts), (("root".into(), "p@s/s:x".into()), "a:1,b:2"));
         assert_eq!(UrlParts::parse("a:1").unwrap().user().unwrap(), (None, "a:1"));
         assert!(UrlParts::parse("%ff@a:1").unwrap().user().is_err());

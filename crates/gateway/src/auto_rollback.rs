@@ -115,9 +115,9 @@ pub(crate) fn is_fault(code: Code) -> bool {
 struct Window {
     slots: [Slot; SLOTS],
     length: Duration,
-    /// Begin of the current slot, and its place.
+    /// Begin of the current slot, and its index.
     begin: Option<Instant>,
-    place: usize,
+    index: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -144,12 +144,12 @@ impl Sum {
 impl Window {
     fn new(length: Duration) -> Self {
         let slot = || Slot { sum: Sum::default(), buckets: Box::new([0; BUCKETS]) };
-        Self { slots: std::array::from_fn(|_| slot()), length, begin: None, place: 0 }
+        Self { slots: std::array::from_fn(|_| slot()), length, begin: None, index: 0 }
     }
 
     fn record(&mut self, fault: bool, took: Option<Duration>, now: Instant) {
         self.advance(now);
-        let slot = &mut self.slots[self.place];
+        let slot = &mut self.slots[self.index];
         slot.sum.calls += 1;
         slot.sum.faults += u64::from(fault);
         if let Some(took) = took {
@@ -186,8 +186,8 @@ impl Window {
         let begin = *self.begin.get_or_insert(now);
         let passed = now.saturating_duration_since(begin).as_nanos() / self.length.as_nanos().max(1);
         for _ in 0..passed.min(SLOTS as u128) {
-            self.place = (self.place + 1) % SLOTS;
-            let slot = &mut self.slots[self.place];
+            self.index = (self.index + 1) % SLOTS;
+            let slot = &mut self.slots[self.index];
             slot.sum = Sum::default();
             slot.buckets.fill(0);
         }

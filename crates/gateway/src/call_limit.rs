@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Limits the number of concurrent calls. Clones share the limit.
 ///
 /// The last quarter is shared: a connection takes from it only up to its equal share. The last sixteenth is for
-/// connections that have few calls, so that the waiting calls of one caller never take all places.
+/// connections that have few calls, so that the waiting calls of one caller never take all permits.
 #[derive(Debug, Clone)]
 pub(crate) struct CallLimit(Option<Arc<Counters>>);
 
@@ -26,11 +26,11 @@ struct Counters {
 #[derive(Debug, Default)]
 pub(crate) struct CallPermit {
     /// Only dropped, never read.
-    _place: Option<Place>,
+    _counted: Option<CountedCall>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct CountedCall {
     counted: Arc<Counters>,
     /// Hash of the connection.
     slot: usize,
@@ -46,7 +46,9 @@ impl CallLimit {
     pub(crate) fn admit(&self, connection: u64) -> Option<CallPermit> {
         let Some(counted) = &self.0 else { return Some(CallPermit::default()) };
         let slot = slot(connection);
-        counted.add(slot).then(|| CallPermit { _place: Some(Place { counted: counted.clone(), slot }) })
+        counted
+            .add(slot)
+            .then(|| CallPermit { _counted: Some(CountedCall { counted: counted.clone(), slot }) })
     }
 }
 
@@ -86,7 +88,7 @@ fn slot(connection: u64) -> usize {
     (connection.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SLOTS.ilog2())) as usize
 }
 
-impl Drop for Place {
+impl Drop for CountedCall {
     fn drop(&mut self) {
         let Self { counted, slot } = self;
         if counted.by_connection[*slot].fetch_sub(1, Relaxed) == 1 {
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn place_is_free_again_when_a_call_ends() {
+    fn permit_is_free_again_when_a_call_ends() {
         let limit = CallLimit::new(Some(2));
         let (first, second) = (limit.admit(1), limit.admit(1));
         assert!(first.is_some() && second.is_some() && limit.admit(1).is_none());
@@ -123,14 +125,14 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_one_connection_leave_places_for_others() {
+    fn calls_of_one_connection_leave_permits_for_others() {
         let limit = CallLimit::new(Some(1_000));
         let greedy = fill(&limit, 1);
         assert_eq!(greedy.len(), 1_000 - 1_000 / 16);
         let others: Vec<_> = (2..22).map(|connection| limit.admit(connection)).collect();
         assert!(others.iter().all(Option::is_some));
         drop((greedy, others));
-        assert_eq!(fill(&limit, 2).len(), 1_000 - 1_000 / 16, "no place is leaked");
+        assert_eq!(fill(&limit, 2).len(), 1_000 - 1_000 / 16, "no permit is leaked");
     }
 
     #[test]

@@ -195,8 +195,8 @@ impl Gateway {
         self.drain = config.drain;
         let mut known: Vec<_> = std::mem::take(&mut self.listeners).into_iter().chain(added).collect();
         for spec in &config.listen {
-            if let Some(place) = known.iter().position(|known| known.spec == **spec) {
-                self.listeners.push(known.remove(place));
+            if let Some(index) = known.iter().position(|known| known.spec == **spec) {
+                self.listeners.push(known.remove(index));
             }
         }
         for removed in known {

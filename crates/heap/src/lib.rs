@@ -1,6 +1,6 @@
 //! Returns free memory to the system.
 //!
-//! A crate of its own, since it is the only place of PolyRPC with `unsafe` code.
+//! A crate of its own, since it is the only part of PolyRPC with `unsafe` code.
 //!
 //! glibc keeps freed memory for later allocations: what lies between live allocations forever, and at the end of each arena
 //! (every thread may have one) up to a limit that it raises to twice the largest allocation it has seen freed, 64 MiB at

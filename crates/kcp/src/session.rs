@@ -685,7 +685,7 @@ impl fmt::Display for EndReason {
             Self::Silent => "the peer is silent",
             Self::Unanswered => "the peer does not acknowledge sent data",
             Self::Replaced => "the peer has begun another conversation",
-            Self::Evicted => "the place was needed for another peer",
+            Self::Evicted => "the slot was needed for another peer",
         })
     }
 }

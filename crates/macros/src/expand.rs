@@ -152,8 +152,8 @@ fn signatures(service: &Service) -> TokenStream {
         },
         None => quote! { ::core::option::Option::None },
     };
-    let described = methods.iter().enumerate().map(|(place, method)| {
-        let numbered = numbered_name(method, place);
+    let described = methods.iter().enumerate().map(|(index, method)| {
+        let numbered = numbered_name(method, index);
         let (method_name, request, response) = (&method.name, method.message(), &method.response);
         quote! {
             ::polyrpc::client::StubMethod::described::<#codec, #request, #response>(
@@ -177,12 +177,12 @@ fn signatures(service: &Service) -> TokenStream {
 }
 
 /// Number of a method, for protocols with numbered methods: its id and, if different, its position.
-fn numbered_name(method: &Method, place: usize) -> String {
+fn numbered_name(method: &Method, index: usize) -> String {
     match &method.id {
-        Some(id) if id.base10_digits() != place.to_string() => {
-            format!("{}#{},{place}", method.name, id.base10_digits())
+        Some(id) if id.base10_digits() != index.to_string() => {
+            format!("{}#{},{index}", method.name, id.base10_digits())
         }
-        _ => format!("{}#{place}", method.name),
+        _ => format!("{}#{index}", method.name),
     }
 }
 

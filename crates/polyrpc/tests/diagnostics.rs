@@ -82,7 +82,7 @@ fn compile(program: &Path, libraries: &Path, library: &Path) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// The message without what changes with the library's lines and the place of its sources: of other files than
+/// The message without what changes with the library's lines and the location of its sources: of other files than
 /// `program`, only the name is left.
 fn message(output: &str, program: &Path) -> String {
     let mut message = String::new();
@@ -92,14 +92,14 @@ fn message(output: &str, program: &Path) -> String {
         if line.starts_with("error: aborting due to") {
             break;
         }
-        if let Some(place) =
+        if let Some(location) =
             line.trim_start().strip_prefix("--> ").or_else(|| line.trim_start().strip_prefix("::: "))
         {
-            within_program = place.starts_with(&*program.to_string_lossy());
+            within_program = location.starts_with(&*program.to_string_lossy());
             if within_program {
-                message.push_str(&format!("--> {place}\n"));
+                message.push_str(&format!("--> {location}\n"));
             } else {
-                message.push_str(&format!("--> {}\n", file(place)));
+                message.push_str(&format!("--> {}\n", file(location)));
             }
         } else if within_program || !is_source(line) {
             message.push_str(unnumbered(line));
@@ -112,9 +112,9 @@ fn message(output: &str, program: &Path) -> String {
 }
 
 /// `server/mod.rs` of `/any/where/src/server/mod.rs:12:5`.
-fn file(place: &str) -> &str {
-    let place = place.rsplit_once("src/").map_or(place, |(_, file)| file);
-    place.split_once(':').map_or(place, |(file, _)| file)
+fn file(location: &str) -> &str {
+    let location = location.rsplit_once("src/").map_or(location, |(_, file)| file);
+    location.split_once(':').map_or(location, |(file, _)| file)
 }
 
 /// Whether a line shows source text, or marks it.

@@ -36,15 +36,15 @@ const BALANCERS: [&str; 18] = [
 
 /// A thousand servers with different weights and locations.
 fn servers() -> Vec<Candidate> {
-    let attributes = |place: usize| {
+    let attributes = |index: usize| {
         Attributes::new()
-            .with("weight", (place + 1).to_string())
-            .with("calls", place.to_string())
-            .with("latitude", (place % 90).to_string())
+            .with("weight", (index + 1).to_string())
+            .with("calls", index.to_string())
+            .with("latitude", (index % 90).to_string())
             .with("longitude", "1")
     };
     let server =
-        |place| Candidate::new(Instance::tcp(format!("10.0.0.1:{}", place + 1)).with(attributes(place)));
+        |index| Candidate::new(Instance::tcp(format!("10.0.0.1:{}", index + 1)).with(attributes(index)));
     (0..1000).map(server).collect()
 }
 
@@ -65,12 +65,12 @@ fn pick_among_a_thousand_servers_is_fast_and_allocates_nothing() {
         let pick = name.parse::<Policy>().unwrap().picker(&candidates);
         let call = |turn: u64| {
             let context = context(&candidates, turn.wrapping_mul(0x9e37_79b9) & u64::from(u32::MAX));
-            let place = pick.pick(&context).unwrap();
-            candidates[place].record_start();
-            pick.call_started(place, context.now);
-            candidates[place].record_end();
+            let index = pick.pick(&context).unwrap();
+            candidates[index].record_start();
+            pick.call_started(index, context.now);
+            candidates[index].record_end();
             let latency = Duration::from_micros(100 + turn % 100);
-            pick.call_finished(place, &AttemptOutcome::new(latency, context.now + latency));
+            pick.call_finished(index, &AttemptOutcome::new(latency, context.now + latency));
         };
         // One-time initialization of the thread.
         call(0);

@@ -113,7 +113,7 @@ impl Rules {
         Ok(self)
     }
 
-    /// Compares a field of the left message with a field of another name at the same place of the right one.
+    /// Compares a field of the left message with a field of another name at the same position of the right one.
     #[must_use]
     pub fn rename(mut self, path: Path, name: &str) -> Self {
         self.renamed.push((path, name.to_owned()));
@@ -280,7 +280,7 @@ impl Comparison<'_> {
 }
 
 impl Rules {
-    /// Whether two elements are equal in this place.
+    /// Whether two elements are equal at this path.
     fn are_equal_at(&self, steps: &[Step<'_>], left: &Value, right: &Value) -> bool {
         let mut comparison = Comparison { rules: self, differences: Vec::new() };
         comparison.compare_values(&mut steps.to_vec(), Some(left), Some(right));

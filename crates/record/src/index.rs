@@ -195,8 +195,8 @@ impl IndexBuilder {
     pub(crate) fn add_call(&mut self, call: &Call) {
         self.index.calls += 1;
         let key = (call.protocol.clone(), call.service.clone(), call.method.clone());
-        let place = match self.methods.get(&key) {
-            Some(place) => *place,
+        let position = match self.methods.get(&key) {
+            Some(position) => *position,
             None if self.methods.len() >= MAX_METHODS => return,
             None => {
                 let (protocol, service, method) = key.clone();
@@ -205,7 +205,7 @@ impl IndexBuilder {
                 self.index.methods.len() - 1
             }
         };
-        if let Some(method) = self.index.methods.get_mut(place) {
+        if let Some(method) = self.index.methods.get_mut(position) {
             method.calls += 1;
             method.failures += u64::from(call.failure().is_some());
         }

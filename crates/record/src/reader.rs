@@ -307,7 +307,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// A header at this place.
+/// Whether a header begins at this offset.
 fn is_header(window: &[u8], at: usize) -> bool {
     let header = window.get(at..).and_then(|rest| rest.first_chunk::<HEADER>());
     header.is_some_and(|header| Header::parse(header).is_some())

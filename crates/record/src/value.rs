@@ -257,7 +257,7 @@ fn known_field(
         while !packed.is_empty() {
             items.push(scalar(pool, kind, &mut packed)?);
         }
-        place(entries, field.name(), |list| list.extend(items));
+        with_list(entries, field.name(), |list| list.extend(items));
         return Some(());
     }
     let value = match kind {
@@ -271,7 +271,7 @@ fn known_field(
         return Some(());
     }
     match field.is_repeated() {
-        true => place(entries, field.name(), |list| list.push(value)),
+        true => with_list(entries, field.name(), |list| list.push(value)),
         // The last value counts, as in every parser.
         false => match entries.iter_mut().find(|(name, _)| name == field.name()) {
             Some((_, old)) => *old = value,
@@ -281,7 +281,7 @@ fn known_field(
     Some(())
 }
 
-fn place(entries: &mut Vec<(String, Value)>, name: &str, add: impl FnOnce(&mut Vec<Value>)) {
+fn with_list(entries: &mut Vec<(String, Value)>, name: &str, add: impl FnOnce(&mut Vec<Value>)) {
     if !entries.iter().any(|(there, _)| there == name) {
         entries.push((name.to_owned(), Value::List(Vec::new())));
     }

@@ -166,11 +166,23 @@ mod tests {
     #[test]
     fn every_protocol_has_sequences_of_which_each_byte_can_be_damaged() {
         for choice in 0..PROTOCOLS {
-            for place in 0..=600_u16 {
+            for offset in 0..=600_u16 {
                 for kind in 0..4 {
-                    let [high, low] = place.to_be_bytes();
+                    let [high, low] = offset.to_be_bytes();
                     // Three calls of 0, 5 and 100 bytes.
-                    damaged_sequences(&[choice, place as u8, 0, 0, 0, 5, 100, kind, high, low, place as u8]);
+                    damaged_sequences(&[
+                        choice,
+                        offset as u8,
+                        0,
+                        0,
+                        0,
+                        5,
+                        100,
+                        kind,
+                        high,
+                        low,
+                        offset as u8,
+                    ]);
                 }
             }
         }

@@ -134,8 +134,8 @@ pub fn no_json(error: serde_json::Error) -> Error {
     let text = error.to_string();
     let reason = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
     // Some errors have no position.
-    let place = if line > 0 { format!("line {line}, column {column}: ") } else { String::new() };
-    let wrong = Error::new(format!("the argument is not JSON: {place}{reason}"));
+    let location = if line > 0 { format!("line {line}, column {column}: ") } else { String::new() };
+    let wrong = Error::new(format!("the argument is not JSON: {location}{reason}"));
     // The error of a word that begins like `null`, `true` or `false` is after its first letter.
     let is_word =
         line == 1 && (reason == "expected value" && column == 1 || reason == "expected ident" && column == 2);

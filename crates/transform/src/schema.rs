@@ -179,10 +179,8 @@ impl SchemaSource {
 /// The path of a file, which may be given relative to an included directory, as for `protoc`.
 fn find_file(file: &Path, includes: &[PathBuf]) -> Result<PathBuf, Error> {
     let below = includes.iter().map(|folder| folder.join(file));
-    let mut places = [file.to_owned()].into_iter().chain(below);
-    places
-        .find(|place| place.exists())
-        .ok_or_else(|| Error::new(format!("there is no file {}", file.display())))
+    let mut paths = [file.to_owned()].into_iter().chain(below);
+    paths.find(|path| path.exists()).ok_or_else(|| Error::new(format!("there is no file {}", file.display())))
 }
 
 /// Splits service and method as users write them.
@@ -197,8 +195,8 @@ pub fn service_hint(wanted: &str, names: &[&str]) -> String {
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     let short: Vec<_> = names.iter().map(|name| last(name)).collect();
     let near = closest::closest(&last(wanted), short.iter().map(String::as_str));
-    let place = near.and_then(|near| short.iter().position(|name| name == near));
-    match place.and_then(|place| names.get(place)) {
+    let index = near.and_then(|near| short.iter().position(|name| name == near));
+    match index.and_then(|index| names.get(index)) {
         Some(name) => format!("did you mean `{name}`?"),
         None => closest::list(names, "it has"),
     }

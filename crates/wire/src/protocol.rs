@@ -89,11 +89,11 @@ mod tests {
     fn url_parameters_have_valid_names_that_no_transport_uses() {
         for protocol in Protocol::ALL {
             let descriptor = protocol.descriptor();
-            for (place, parameter) in descriptor.parameters.iter().enumerate() {
+            for (index, parameter) in descriptor.parameters.iter().enumerate() {
                 let name = parameter.name;
                 assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
                 assert!(!["transport", "http_path"].contains(&name), "{name}");
-                assert!(descriptor.parameters[..place].iter().all(|other| other.name != name), "{name}");
+                assert!(descriptor.parameters[..index].iter().all(|other| other.name != name), "{name}");
                 let known = |scheme: &&str| descriptor.schemes.iter().any(|known| known.name == *scheme);
                 assert!(parameter.schemes.iter().all(known), "{name}");
             }

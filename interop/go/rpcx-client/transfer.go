@@ -20,8 +20,8 @@ func withX(server peer, service string, run func(context.Context, client.XClient
 	return withXOf("tcp@"+server.addr, service, run)
 }
 
-func withXOf(place, service string, run func(context.Context, client.XClient) error) error {
-	discovery, err := client.NewPeer2PeerDiscovery(place, "")
+func withXOf(address, service string, run func(context.Context, client.XClient) error) error {
+	discovery, err := client.NewPeer2PeerDiscovery(address, "")
 	if err != nil {
 		return err
 	}

@@ -72,9 +72,9 @@ fn rust_types(program: &str) -> Outcome {
     let mut random = Random(SEED);
     for stream in 0..STREAMS {
         let (mut writer, mut sent, mut values) = (Writer::new(), Vec::new(), Vec::new());
-        for place in 0..20 {
+        for index in 0..20 {
             let value = random.every();
-            let written = match place % 4 {
+            let written = match index % 4 {
                 // As the arguments of a plain function, which the client refuses if nothing in them tells what an
                 // empty list is of.
                 0 => match gob::to_vec_plain(&value) {

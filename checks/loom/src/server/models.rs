@@ -112,11 +112,11 @@ impl TakeTurns for Flooder {
     }
 }
 
-/// Two connections queue for one place, and leave once they had their turn: both get it, and the place is free again.
+/// Two connections queue for one slot, and leave once they had their turn: both get it, and the slot is free again.
 #[test]
 fn every_queued_connection_gets_its_turn() {
     loom::model(|| {
-        let queue = Arc::new(TurnQueue::with_places(1));
+        let queue = Arc::new(TurnQueue::with_slots(1));
         let flooders =
             [(); 2].map(|()| Arc::new(Flooder { turn: Mutex::new(Turn::None), turns: AtomicUsize::new(0) }));
         let threads: Vec<_> = flooders

@@ -70,8 +70,8 @@ impl Axis {
         Self { kind: Kind::Log, low: 1.0 / reach, high: reach, unit: Unit::Ratio }
     }
 
-    /// Place of a value; beyond the ends it stays at them.
-    pub(super) fn place(&self, value: f64) -> f64 {
+    /// Position of a value as a fraction of the axis; beyond the ends it stays at them.
+    pub(super) fn position(&self, value: f64) -> f64 {
         let (low, high, value) = match self.kind {
             Kind::Linear => (self.low, self.high, value),
             Kind::Log => (self.low.ln(), self.high.ln(), value.max(f64::MIN_POSITIVE).ln()),
@@ -228,13 +228,13 @@ mod tests {
     fn values_are_placed_between_the_ends() {
         // From 1 µs to 1 ms.
         let log = Axis::log([1.1e3, 0.9e6], Unit::Nanoseconds);
-        assert!((log.place(1e4) - 1.0 / 3.0).abs() < 1e-12);
-        assert_eq!(log.place(0.0), 0.0);
+        assert!((log.position(1e4) - 1.0 / 3.0).abs() < 1e-12);
+        assert_eq!(log.position(0.0), 0.0);
         let nines = Axis::nines(0.9999);
-        assert!((nines.place(0.99) - 0.5).abs() < 1e-12);
-        assert_eq!(nines.place(1.0), 1.0);
+        assert!((nines.position(0.99) - 0.5).abs() < 1e-12);
+        assert_eq!(nines.position(1.0), 1.0);
         let ratio = Axis::ratio([2.0]);
-        assert!((ratio.place(1.0) - 0.5).abs() < 1e-12);
+        assert!((ratio.position(1.0) - 0.5).abs() < 1e-12);
     }
 
     #[test]
@@ -249,7 +249,7 @@ mod tests {
             Axis::ratio([]),
         ] {
             assert!(axis.ticks(5).len() < 20, "{axis:?}");
-            assert!(axis.place(3.0).is_finite(), "{axis:?}");
+            assert!(axis.position(3.0).is_finite(), "{axis:?}");
         }
     }
 }

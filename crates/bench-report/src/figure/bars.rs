@@ -54,7 +54,7 @@ pub fn bars(
     let top = legend.height() + 6.0;
     let height: f64 = groups.iter().map(|group| HEAD + BAR * group.bars.len() as f64).sum();
     let (left, right) = (10.0, WIDTH - 18.0);
-    let x = |value: f64| left + axis.place(value) * (right - left);
+    let x = |value: f64| left + axis.position(value) * (right - left);
     let mut canvas = Canvas::new(title, &format!("{} groups of bars.", groups.len()), top + height + 36.0);
     legend.draw(&mut canvas, 2.0);
     for (value, label) in axis.ticks(5) {
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_subject_keeps_its_place_and_its_reason() {
+    fn missing_subject_keeps_its_position_and_its_reason() {
         let interval = Some(Interval { low: 90e3, high: 110e3, confidence: 0.95 });
         let group = BarGroup {
             name: "1 caller, 1 KiB".to_owned(),

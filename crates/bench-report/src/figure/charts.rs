@@ -200,8 +200,8 @@ fn time_axis(seconds: &[Second]) -> Axis {
 }
 
 fn marks_of_errors(seconds: &[Second]) -> Option<(String, Vec<f64>)> {
-    let places: Vec<_> = seconds.iter().filter(|second| second.failed > 0).map(middle).collect();
-    (!places.is_empty()).then(|| ("errors".to_owned(), places))
+    let positions: Vec<_> = seconds.iter().filter(|second| second.failed > 0).map(middle).collect();
+    (!positions.is_empty()).then(|| ("errors".to_owned(), positions))
 }
 
 /// At most 300 intervals: neighbours are joined, and keep the highest of their quantiles. `None` with fewer than two.

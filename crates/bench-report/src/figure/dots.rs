@@ -32,7 +32,7 @@ pub fn dots(title: &str, axis_name: &str, rows: &[DotRow], same: f64) -> Option<
     });
     let axis = Axis::ratio(all.chain([1.0 + same]));
     let (left, right) = (14.0, WIDTH - 14.0);
-    let x = |value: f64| left + axis.place(value) * (right - left);
+    let x = |value: f64| left + axis.position(value) * (right - left);
     let bottom = TOP + ROW * rows.len() as f64;
     let summary: Vec<_> = rows.iter().map(|row| format!("{}: {}.", row.name, row.finding)).collect();
     let mut canvas = Canvas::new(title, &summary.join(" "), bottom + 36.0);

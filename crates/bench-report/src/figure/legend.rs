@@ -22,7 +22,7 @@ pub(super) enum Sample {
 }
 
 impl Legend {
-    /// Places names in rows from `left` to the right edge of the plot.
+    /// Arranges names in rows from `left` to the right edge of the plot.
     pub(super) fn new(names: impl IntoIterator<Item = (String, Sample)>, left: f64) -> Self {
         let mut entries = Vec::new();
         let (mut x, mut row) = (left, 0.0);

@@ -17,7 +17,7 @@ pub(super) struct Plot<'p> {
     pub(super) x: Axis,
     pub(super) y: Axis,
     pub(super) lines: Vec<Line>,
-    /// Places on the x axis that are marked at the bottom, with a name in the legend.
+    /// Positions on the x axis that are marked at the bottom, with a name in the legend.
     pub(super) marks: Option<(String, Vec<f64>)>,
     /// A limit: a horizontal line, with a name in the legend.
     pub(super) limit: Option<(String, f64)>,
@@ -30,7 +30,7 @@ pub(super) struct Line {
     pub(super) points: Vec<(f64, f64)>,
     /// Whether each point has a dot.
     pub(super) has_dots: bool,
-    /// Low and high end of an interval at some places.
+    /// Low and high end of an interval at some positions.
     pub(super) band: Vec<(f64, f64, f64)>,
     /// Whether the line is a staircase, where each value holds up to the next point.
     pub(super) is_stepped: bool,
@@ -63,14 +63,14 @@ impl Plot<'_> {
         self.draw_y_axis(&mut canvas, area, &y_ticks);
         self.draw_x_axis(&mut canvas, area);
         if let Some((_, limit)) = &self.limit {
-            let y = area.y(self.y.place(*limit));
+            let y = area.y(self.y.position(*limit));
             canvas.line("limit", (area.left, y), (area.right, y));
         }
         for (number, line) in self.lines.iter().enumerate() {
             self.draw_line(&mut canvas, area, line, number % STROKES.len());
         }
-        for at in self.marks.iter().flat_map(|(_, places)| places) {
-            let x = area.x(self.x.place(*at));
+        for at in self.marks.iter().flat_map(|(_, positions)| positions) {
+            let x = area.x(self.x.position(*at));
             canvas.line("bad", (x, area.bottom), (x, area.bottom - 7.0));
         }
         canvas.finish()
@@ -84,7 +84,7 @@ impl Plot<'_> {
             .map(|(number, line)| (line.name.clone(), Sample::Line(STROKES[number % STROKES.len()])))
             .collect();
         names.extend(self.limit.iter().map(|(name, _)| (name.clone(), Sample::Line("limit"))));
-        let marks = self.marks.iter().filter(|(_, places)| !places.is_empty());
+        let marks = self.marks.iter().filter(|(_, positions)| !positions.is_empty());
         names.extend(marks.map(|(name, _)| (name.clone(), Sample::Box("fbad"))));
         // The only line needs no name where the axis has it.
         if names.len() == 1 && names[0].0 == self.y_name {
@@ -95,7 +95,7 @@ impl Plot<'_> {
 
     fn draw_y_axis(&self, canvas: &mut Canvas, area: Area, ticks: &[(f64, String)]) {
         for (value, label) in ticks {
-            let y = area.y(self.y.place(*value));
+            let y = area.y(self.y.position(*value));
             canvas.line("grid", (area.left, y), (area.right, y));
             canvas.text(area.left - 5.0, y + 4.0, Anchor::End, label);
         }
@@ -105,7 +105,7 @@ impl Plot<'_> {
         canvas.line("axis", (area.left, area.bottom), (area.right, area.bottom));
         let mut occupied = f64::NEG_INFINITY;
         for (value, label) in self.x.ticks(X_TICKS) {
-            let x = area.x(self.x.place(value));
+            let x = area.x(self.x.position(value));
             canvas.line("axis", (x, area.bottom), (x, area.bottom + 4.0));
             let half = width(&label) / 2.0;
             let middle = x.min(WIDTH - half);
@@ -117,7 +117,7 @@ impl Plot<'_> {
     }
 
     fn draw_line(&self, canvas: &mut Canvas, area: Area, line: &Line, style: usize) {
-        let at = |x: f64, y: f64| (area.x(self.x.place(x)), area.y(self.y.place(y)));
+        let at = |x: f64, y: f64| (area.x(self.x.position(x)), area.y(self.y.position(y)));
         let upper = line.band.iter().map(|(x, _, high)| at(*x, *high));
         let lower = line.band.iter().rev().map(|(x, low, _)| at(*x, *low));
         canvas.area(FILLS[style], &upper.chain(lower).collect::<Vec<_>>());
@@ -141,12 +141,12 @@ impl Plot<'_> {
 }
 
 impl Area {
-    fn x(self, place: f64) -> f64 {
-        self.left + place * (self.right - self.left)
+    fn x(self, position: f64) -> f64 {
+        self.left + position * (self.right - self.left)
     }
 
-    fn y(self, place: f64) -> f64 {
-        self.bottom - place * (self.bottom - self.top)
+    fn y(self, position: f64) -> f64 {
+        self.bottom - position * (self.bottom - self.top)
     }
 }
 

@@ -90,8 +90,8 @@ impl Canvas {
             return;
         }
         self.add(format_args!("<path class=\"{class}\" d=\""));
-        for (place, (x, y)) in points.iter().enumerate() {
-            let command = if place == 0 { 'M' } else { 'L' };
+        for (index, (x, y)) in points.iter().enumerate() {
+            let command = if index == 0 { 'M' } else { 'L' };
             self.add(format_args!("{command}{} {}", Number(*x), Number(*y)));
         }
         self.body.push_str(if is_closed { "Z\"/>" } else { "\"/>" });

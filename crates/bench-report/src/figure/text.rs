@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_text_is_cut_to_its_place() {
+    fn long_text_is_cut_to_its_width() {
         assert_eq!(fit("p99", 100.0), "p99");
         let cut = fit("grpc://a-very-long-host.example:50051/a.Service/Method", 100.0);
         assert!(cut.ends_with('…') && width(&cut) <= 100.0, "{cut}");

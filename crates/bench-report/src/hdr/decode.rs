@@ -85,12 +85,12 @@ fn decode_v2(bytes: &[u8]) -> Result<Histogram<u64>, HdrError> {
 /// ZigZag LEB128 of at most nine bytes.
 fn take(bytes: &mut &[u8]) -> Option<i64> {
     let mut value = 0_u64;
-    for place in 0..9 {
+    for byte_index in 0..9 {
         let (first, rest) = bytes.split_first()?;
         *bytes = rest;
-        let is_last = place == 8 || first & 0x80 == 0;
-        let bits = if place == 8 { *first } else { first & 0x7f };
-        value |= u64::from(bits) << (7 * place);
+        let is_last = byte_index == 8 || first & 0x80 == 0;
+        let bits = if byte_index == 8 { *first } else { first & 0x7f };
+        value |= u64::from(bits) << (7 * byte_index);
         if is_last {
             break;
         }

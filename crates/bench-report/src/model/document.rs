@@ -100,7 +100,7 @@ fn check_schema(schema: &str) -> Result<(), ReadError> {
     }))
 }
 
-/// Why text is no document: a clause that begins with "it" or names the place.
+/// Why text is no document: a clause that begins with "it" or names the location.
 #[derive(Debug)]
 pub struct ReadError {
     text: String,

@@ -32,8 +32,8 @@ pub fn bootstrap_interval(
     let at = |tail: f64| {
         let shifted = bias + normal_quantile(tail);
         let adjusted = normal_cdf(bias + shifted / (1.0 - acceleration * shifted));
-        let place = (adjusted * RESAMPLES as f64) as usize;
-        resampled[place.min(RESAMPLES - 1)]
+        let index = (adjusted * RESAMPLES as f64) as usize;
+        resampled[index.min(RESAMPLES - 1)]
     };
     let tail = (1.0 - confidence) / 2.0;
     Some(Interval { low: at(tail), high: at(1.0 - tail), confidence })

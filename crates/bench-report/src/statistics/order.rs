@@ -19,18 +19,19 @@ pub fn abba(round: usize) -> [Side; 4] {
     }
 }
 
-/// A balanced Latin square (Williams 1949): orders of `subjects` subjects, one order a round. Each subject stands in each place
-/// equally often, and follows each other subject equally often. An odd number takes twice as many rounds.
+/// A balanced Latin square (Williams 1949): orders of `subjects` subjects, one order a round. Each subject
+/// stands in each position equally often, and follows each other subject equally often. An odd number takes
+/// twice as many rounds.
 pub fn latin_square(subjects: usize) -> Vec<Vec<usize>> {
     if subjects < 2 {
         return vec![(0..subjects).collect()];
     }
     // 0, 1, n−1, 2, n−2, …: each difference of neighbours occurs once.
     let first: Vec<_> = (0..subjects)
-        .map(|place| match place {
+        .map(|position| match position {
             0 => 0,
-            _ if place.is_multiple_of(2) => subjects - place / 2,
-            _ => place.div_ceil(2),
+            _ if position.is_multiple_of(2) => subjects - position / 2,
+            _ => position.div_ceil(2),
         })
         .collect();
     let shifted = |shift: usize| first.iter().map(|subject| (subject + shift) % subjects).collect::<Vec<_>>();
@@ -47,19 +48,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_subject_is_in_every_place_and_follows_every_other_equally_often() {
+    fn every_subject_is_in_every_position_and_follows_every_other_equally_often() {
         for subjects in 2..=9 {
             let square = latin_square(subjects);
             let rounds = square.len();
             assert_eq!(rounds, if subjects % 2 == 0 { subjects } else { 2 * subjects });
-            let mut places = vec![vec![0; subjects]; subjects];
+            let mut positions = vec![vec![0; subjects]; subjects];
             let mut neighbours = vec![vec![0; subjects]; subjects];
             for order in &square {
-                order.iter().enumerate().for_each(|(place, subject)| places[*subject][place] += 1);
+                order.iter().enumerate().for_each(|(position, subject)| positions[*subject][position] += 1);
                 order.windows(2).for_each(|pair| neighbours[pair[0]][pair[1]] += 1);
             }
             let each = rounds / subjects;
-            assert!(places.iter().flatten().all(|count| *count == each), "{subjects}: {places:?}");
+            assert!(positions.iter().flatten().all(|count| *count == each), "{subjects}: {positions:?}");
             for (before, row) in neighbours.iter().enumerate() {
                 for (after, count) in row.iter().enumerate() {
                     assert_eq!(
@@ -77,10 +78,10 @@ mod tests {
     #[test]
     fn linear_drift_cancels_within_a_round() {
         for round in 0..4 {
-            let places = |side| {
+            let positions = |side| {
                 abba(round).iter().enumerate().filter(|(_, at)| **at == side).map(|(at, _)| at).sum::<usize>()
             };
-            assert_eq!(places(Side::A), places(Side::B));
+            assert_eq!(positions(Side::A), positions(Side::B));
         }
         assert_ne!(abba(0), abba(1));
     }

@@ -92,17 +92,17 @@ const documents = {
 // its rows; each figure is there, as a plot or with the reason.
 async function missingTables(page) {
   const problems = [];
-  const found = await page.locator("[data-table]").evaluateAll((places) => places.map((place) => {
-    const rows = [...place.querySelectorAll("tr")].filter((row) => row.getBoundingClientRect().height > 5);
+  const found = await page.locator("[data-table]").evaluateAll((elements) => elements.map((element) => {
+    const rows = [...element.querySelectorAll("tr")].filter((row) => row.getBoundingClientRect().height > 5);
     const heads = rows.map((row) => row.querySelector("th[scope=row]")?.textContent ?? "");
     const count = (end) => heads.filter((head) => head.endsWith(end)).length;
-    return [place.dataset.table, count(", published"), count(", here")];
+    return [element.dataset.table, count(", published"), count(", here")];
   }));
   const wanted = documents.tables.map(([name, rows]) => [name, rows, rows]);
   if (found.join(" ") !== wanted.join(" ")) problems.push(`tables are ${found.join(" ")} instead of ${wanted.join(" ")}`);
-  const charts = await page.locator("[data-chart]").evaluateAll((places) => places.map((place) => [
-    place.dataset.chart,
-    place.getBoundingClientRect().height > 40 && place.querySelector("svg.plot, .note, p") !== null,
+  const charts = await page.locator("[data-chart]").evaluateAll((elements) => elements.map((element) => [
+    element.dataset.chart,
+    element.getBoundingClientRect().height > 40 && element.querySelector("svg.plot, .note, p") !== null,
   ]));
   const names = charts.map(([name]) => name);
   if (names.join() !== documents.charts.join()) problems.push(`figures are ${names.join()} instead of ${documents.charts.join()}`);

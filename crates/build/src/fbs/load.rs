@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::ast::Declared;
 use super::parse;
 use crate::Error;
-use crate::error::{Kind, Place};
+use crate::error::{Kind, SourceLocation};
 
 /// File with its declarations.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) fn load(files: &[PathBuf], includes: &[PathBuf]) -> Result<Vec<Source
 /// Loads a file from a text without includes.
 pub(super) fn load_text(name: &str, text: &str) -> Result<Vec<SourceFile>, Error> {
     let declared = parse::parse(text)
-        .map_err(|wrong| Kind::Schema { at: Place::new(name, wrong.at), reason: wrong.reason })?;
+        .map_err(|wrong| Kind::Schema { at: SourceLocation::new(name, wrong.at), reason: wrong.reason })?;
     Ok(vec![SourceFile { name: name.to_owned(), path: PathBuf::from(name), named: true, declared }])
 }
 
@@ -60,12 +60,14 @@ impl Loader<'_> {
             None => {}
         }
         let text = fs::read_to_string(&path).map_err(read)?;
-        let declared = parse::parse(&text)
-            .map_err(|wrong| Kind::Schema { at: Place::new(&name, wrong.at), reason: wrong.reason })?;
+        let declared = parse::parse(&text).map_err(|wrong| Kind::Schema {
+            at: SourceLocation::new(&name, wrong.at),
+            reason: wrong.reason,
+        })?;
         self.known.insert(canonical.clone(), None);
         for include in &declared.includes {
             let (found, included) = self.find(Path::new(&include.value), path.parent()).ok_or_else(|| {
-                let at = Place::new(&name, include.at);
+                let at = SourceLocation::new(&name, include.at);
                 Kind::Schema { at, reason: format!("the included file {:?} does not exist", include.value) }
             })?;
             self.load(found, included, false)?;

@@ -115,21 +115,21 @@ impl WorkloadOptions {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let methods: Vec<_> = lines
             .map(|(number, line)| {
-                let place = format!("{}, line {}", path.display(), number + 1);
-                let line: Line =
-                    serde_json::from_str(line).map_err(|error| Failure::new(format!("{place}: {error}")))?;
+                let location = format!("{}, line {}", path.display(), number + 1);
+                let line: Line = serde_json::from_str(line)
+                    .map_err(|error| Failure::new(format!("{location}: {error}")))?;
                 let message = match (&line.message, &line.template) {
                     (Some(message), None) => message.get(),
                     (None, Some(template)) => template,
                     (None, None) => "",
                     (Some(_), Some(_)) => {
-                        return Err(Failure::new(format!("{place}: there is a message and a template")));
+                        return Err(Failure::new(format!("{location}: there is a message and a template")));
                     }
                 };
                 let shape = (line.stream, line.oneway);
                 let method =
                     self.build_method(&line.method, line.weight, message.as_bytes(), shape, encoding);
-                method.map_err(|failure| failure.with_subject(place))
+                method.map_err(|failure| failure.with_subject(location))
             })
             .collect::<Result<_, Failure>>()?;
         match methods.is_empty() {

@@ -3,7 +3,7 @@
 //! A server's session reads what the client sent. Its own answers go nowhere, except that those of protocols with
 //! numbers of calls tell the number: a client's session reads them. Another client's session reads what the server
 //! sent. In protocols without such numbers it makes the same calls in the same order, so that its calls get the
-//! numbers, or the places, of the captured ones.
+//! numbers, or the positions, of the captured ones.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -220,7 +220,7 @@ impl<S: Server> Observer<S> {
             self.skip_streams(stream)?;
         }
         let (call, format) = (&arrived.call, self.format_of(arrived.format));
-        // What cannot be written is a call all the same, whose answer has a place.
+        // What cannot be written is a call all the same, whose answer has a position.
         let names = [[call.service.as_str(), call.method.as_str()], UNNAMED];
         let id = self.begin_same(&names, format, is_streamed);
         Ok(Some(id))

@@ -107,7 +107,7 @@ fn call_and_answer_are_found_whatever_the_order_of_segments() {
         assert_eq!(body(call.outcome.as_ref().unwrap().response.as_ref()), r#"{"name":"Ann"}"#);
         assert!(call.took.as_micros() > 5 && call.peer.starts_with("127.0.0.1:50000 → "), "{call:?}");
     }
-    // Neighbours change places, and everything is sent twice.
+    // Neighbours are swapped, and everything is sent twice.
     let opening = 2;
     let swapped: Vec<_> = capture.packets.drain(opening..).collect();
     for pair in swapped.chunks(2) {

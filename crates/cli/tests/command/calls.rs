@@ -43,10 +43,10 @@ fn demo_keeps_serving_if_asked_and_prints_commands_to_try() {
     // The pages have counted the demo's own calls too.
     let pages =
         server.output().lines().find(|line| line.starts_with("http://")).expect("the address of the pages");
-    let place = pages.trim_start_matches("http://").trim_end_matches('/');
-    let ran = polyrpc(["call", &format!("http://{place}"), "add", "[1,2]"]);
+    let authority = pages.trim_start_matches("http://").trim_end_matches('/');
+    let ran = polyrpc(["call", &format!("http://{authority}"), "add", "[1,2]"]);
     assert_ne!(ran.code, 0, "the pages' address serves a method: {ran:?}");
-    let mut pages = TcpStream::connect(place).unwrap();
+    let mut pages = TcpStream::connect(authority).unwrap();
     let (_, port) = server.address().rsplit_once(':').unwrap();
     let request = format!("GET /vars/rpc_server_{port}_add_count HTTP/1.0\r\nHost: localhost\r\n\r\n");
     pages.write_all(request.as_bytes()).unwrap();

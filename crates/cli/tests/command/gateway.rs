@@ -148,10 +148,10 @@ fn online_check_names_upstreams_without_a_server() {
     let folder = TempDir::new();
     let file = folder.path().join("gateway.toml");
     let server = Server::serve([]);
-    let checked = |place: &str, reflect: &str| {
+    let checked = |addresses: &str, reflect: &str| {
         let text = format!(
             "[schema]\nreflect = [{reflect}]\n[[listen]]\naddress = \"127.0.0.1:0\"\nprotocols = [\"grpc\", \"http\"]\n[[upstream]]\n\
-             name = \"a\"\nurl = \"grpc+list://{place}\"\n[[route]]\nmatch = {{ service = \"helloworld.Greeter\" }}\nto = \"a\"\n"
+             name = \"a\"\nurl = \"grpc+list://{addresses}\"\n[[route]]\nmatch = {{ service = \"helloworld.Greeter\" }}\nto = \"a\"\n"
         );
         fs::write(&file, text).unwrap();
         polyrpc(["gateway", "--check", "--online", file.to_str().unwrap()])

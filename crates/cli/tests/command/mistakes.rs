@@ -27,14 +27,14 @@ use tokio::runtime::Runtime;
 
 #[test]
 fn output_of_valid_and_invalid_commands_equals_the_transcript() {
-    let places = Places::new();
+    let placeholders = Placeholders::new();
     let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/command/mistakes.txt"));
     let wanted = fs::read_to_string(&path).unwrap();
     let entries = Entry::all(&wanted);
     assert!(entries.len() >= 60, "there are {} uses", entries.len());
     let texts = wanted.split("\n\n");
     let found: String =
-        entries.iter().zip(texts).map(|(entry, text)| entry.run_until(text, &places)).collect();
+        entries.iter().zip(texts).map(|(entry, text)| entry.run_until(text, &placeholders)).collect();
     if std::env::var_os("UPDATE").is_some() {
         fs::write(&path, &found).unwrap();
     }
@@ -46,9 +46,9 @@ fn output_of_valid_and_invalid_commands_equals_the_transcript() {
 
 #[test]
 fn service_unknown_to_the_command_is_measured_by_reflection() {
-    let places = Places::new();
+    let placeholders = Placeholders::new();
     let bench = |message: &str| {
-        let url = places.fill("grpc://{foreign}");
+        let url = placeholders.fill("grpc://{foreign}");
         polyrpc(["bench", &url, "example.EchoService/Echo", message, "-n", "3", "--warmup", "1ms"])
     };
     // This program's own EchoService has no such field, and requires a message.
@@ -78,25 +78,25 @@ impl<'a> Entry<'a> {
 
     /// Runs it until its text is this one, at most a few times: a call with a short timeout, a question about the messages or
     /// a probe of the protocols may not be answered in time on a busy machine.
-    fn run_until(&self, wanted: &str, places: &Places) -> String {
-        let mut found = self.run(places);
+    fn run_until(&self, wanted: &str, placeholders: &Placeholders) -> String {
+        let mut found = self.run(placeholders);
         for _ in 1..5 {
             if found.trim_end() == wanted.trim() {
                 break;
             }
-            found = self.run(places);
+            found = self.run(placeholders);
         }
         found
     }
 
-    fn run(&self, places: &Places) -> String {
-        let words = words(&places.fill(self.command));
+    fn run(&self, placeholders: &Placeholders) -> String {
+        let words = words(&placeholders.fill(self.command));
         assert_eq!(words[0], "polyrpc", "{}", self.command);
         let ran = crate::running::polyrpc_with_input(&words[1..], &self.input.join("\n"));
         let mut text = String::new();
         let mut add = |mark: &str, lines: &str| {
             for line in lines.lines() {
-                let line = format!("{mark}{}", places.hide(line));
+                let line = format!("{mark}{}", placeholders.hide(line));
                 text += &format!("{}\n", line.trim_end());
             }
         };
@@ -127,14 +127,14 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// Servers and files by their placeholders in the transcript.
-struct Places {
+struct Placeholders {
     names: Vec<(&'static str, String)>,
     _servers: Vec<Server>,
     _runtime: Runtime,
     _dir: TempDir,
 }
 
-impl Places {
+impl Placeholders {
     fn new() -> Self {
         let ours = Server::serve([]);
         let only_rpcx = Server::serve(["--protocols", "rpcx"]);

@@ -114,10 +114,10 @@ fn console_shows_the_servers_of_a_registry() {
 
 #[test]
 fn console_hides_the_credentials_of_its_registry() {
-    let place = crate::running::free_address();
+    let address = crate::running::free_address();
     for (registry, shown) in [
-        (format!("consul://{place}/S?token=SECRET"), format!("consul://{place}/S?token=***")),
-        (format!("etcd://me:SECRET@{place}/base/S"), format!("etcd://me:***@{place}/base/S")),
+        (format!("consul://{address}/S?token=SECRET"), format!("consul://{address}/S?token=***")),
+        (format!("etcd://me:SECRET@{address}/base/S"), format!("etcd://me:***@{address}/base/S")),
     ] {
         let console = Server::start(["console", &registry, "--listen", "127.0.0.1:0"], "http://");
         let page = fleet_page(&console);

@@ -34,7 +34,7 @@ pub(super) fn check(address: &str, access: &Access) -> io::Result<()> {
     };
     match parsed {
         Address::Unix(_) => Ok(()),
-        Address::Tcp(place) if is_local(&place) || access.authenticates() => Ok(()),
+        Address::Tcp(authority) if is_local(&authority) || access.authenticates() => Ok(()),
         Address::Tcp(_) => invalid(format!(
             "the admin listener {address} can be reached from elsewhere: give it a token or client certificates, or \
              listen on 127.0.0.1 or a Unix socket"
@@ -44,10 +44,10 @@ pub(super) fn check(address: &str, access: &Access) -> io::Result<()> {
 }
 
 /// Whether only this machine can reach an address. Any name except `localhost` may resolve to another machine.
-fn is_local(place: &str) -> bool {
-    match place.parse::<SocketAddr>() {
+fn is_local(authority: &str) -> bool {
+    match authority.parse::<SocketAddr>() {
         Ok(address) => address.ip().to_canonical().is_loopback(),
-        Err(_) => place.rsplit_once(':').is_some_and(|(host, _)| {
+        Err(_) => authority.rsplit_once(':').is_some_and(|(host, _)| {
             host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
         }),
     }

@@ -228,7 +228,7 @@ struct Plane {
     access: Access,
     live: Live,
     trials: Trials,
-    /// Places for callers with a wrong credential.
+    /// Permits for callers with a wrong credential.
     wrong: Semaphore,
 }
 

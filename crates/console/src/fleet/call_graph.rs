@@ -27,7 +27,7 @@ pub(crate) struct Node {
 /// Calls from one node to another.
 #[derive(Debug, Clone, Serialize, PartialEq)]
 pub(crate) struct Edge {
-    /// Places of the nodes.
+    /// Indices of the nodes.
     pub(crate) caller: usize,
     pub(crate) callee: usize,
     pub(crate) per_second: f64,
@@ -69,14 +69,16 @@ pub(crate) fn call_graph(servers: &[ServerView]) -> CallGraph {
     calls.truncate(LINKS);
     let links: Vec<_> = calls.into_iter().map(|(server, call)| link(server, call, &names)).collect();
     let mut graph = CallGraph::default();
-    let mut places = BTreeMap::new();
+    let mut indices = BTreeMap::new();
     for link in &links {
         let ends = [&link.caller, &link.callee].map(|address| names.get(address.as_str()).unwrap_or(address));
-        let [Some(caller), Some(callee)] = ends.map(|name| graph.place(&mut places, name)) else { continue };
+        let [Some(caller), Some(callee)] = ends.map(|name| graph.index_of(&mut indices, name)) else {
+            continue;
+        };
         graph.add(caller, callee, link);
     }
     for name in names.values() {
-        if let Some(node) = places.get(name).and_then(|place: &usize| graph.nodes.get_mut(*place)) {
+        if let Some(node) = indices.get(name).and_then(|index: &usize| graph.nodes.get_mut(*index)) {
             node.servers += 1;
         }
     }
@@ -112,16 +114,16 @@ fn link(server: &ServerView, call: &CallLook, names: &BTreeMap<&str, String>) ->
 }
 
 impl CallGraph {
-    /// Returns the place of a node, which is added if there is room.
-    fn place(&mut self, places: &mut BTreeMap<String, usize>, name: &str) -> Option<usize> {
-        if let Some(known) = places.get(name) {
+    /// Returns the index of a node, which is added if there is room.
+    fn index_of(&mut self, indices: &mut BTreeMap<String, usize>, name: &str) -> Option<usize> {
+        if let Some(known) = indices.get(name) {
             return Some(*known);
         }
         if self.nodes.len() >= NODES {
             return None;
         }
         self.nodes.push(Node { name: name.to_owned(), servers: 0, depth: 0 });
-        places.insert(name.to_owned(), self.nodes.len() - 1);
+        indices.insert(name.to_owned(), self.nodes.len() - 1);
         Some(self.nodes.len() - 1)
     }
 
@@ -143,7 +145,7 @@ impl CallGraph {
         }
     }
 
-    /// Places each node after its callers, except for calls that close a cycle.
+    /// Puts each node after its callers, except for calls that close a cycle.
     fn set_depths(&mut self) {
         let mut order = CallOrder::new(self);
         // Each caller comes before all that it calls.
@@ -255,7 +257,7 @@ mod tests {
             server("c:1", "Stock", &[]),
         ];
         let graph = call_graph(&servers);
-        let name = |place: usize| graph.nodes[place].name.as_str();
+        let name = |index: usize| graph.nodes[index].name.as_str();
         let mut edges: Vec<_> = graph
             .edges
             .iter()

@@ -216,16 +216,16 @@ fn list(view: &mut View, set: Result<Vec<Instance>, String>) {
 fn admin(named: Option<&str>, address: &str) -> Result<String, &'static str> {
     let Some(named) = named.filter(|named| !named.is_empty()) else { return Ok(address.to_owned()) };
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    let place = named.strip_prefix("http://").unwrap_or(named).trim_end_matches('/');
+    let authority = named.strip_prefix("http://").unwrap_or(named).trim_end_matches('/');
     // A text that is not an address must not become part of a request.
     let is_address =
         |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]_".contains(&byte));
     let is_port = |text: &str| text.parse::<u16>().is_ok();
-    match place.rsplit_once(':') {
-        _ if !is_address(place) => Err(WRONG_ADMIN),
-        None if is_port(place) => Ok(format!("{host}:{place}")),
+    match authority.rsplit_once(':') {
+        _ if !is_address(authority) => Err(WRONG_ADMIN),
+        None if is_port(authority) => Ok(format!("{host}:{authority}")),
         Some(("" | "0.0.0.0" | "[::]", port)) if is_port(port) => Ok(format!("{host}:{port}")),
-        Some((_, port)) if is_port(port) => Ok(place.to_owned()),
+        Some((_, port)) if is_port(port) => Ok(authority.to_owned()),
         _ => Err(WRONG_ADMIN),
     }
 }

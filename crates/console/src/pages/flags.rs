@@ -29,7 +29,7 @@ struct Row {
     value: String,
     default: String,
     description: String,
-    place: String,
+    location: String,
     reloadable: bool,
 }
 
@@ -214,7 +214,7 @@ fn limit_flags(limits: &Limits, suffix: &str) -> Vec<Flag> {
         value,
         default,
         description: description.to_owned(),
-        place: "Server::limits".to_owned(),
+        location: "Server::limits".to_owned(),
         reloadable: false,
     };
     flags.into_iter().map(flag).collect()
@@ -222,8 +222,8 @@ fn limit_flags(limits: &Limits, suffix: &str) -> Vec<Flag> {
 
 impl From<Flag> for Row {
     fn from(flag: Flag) -> Self {
-        let Flag { name, value, default, description, place, reloadable } = flag;
-        Self { name, value, default, description, place, reloadable }
+        let Flag { name, value, default, description, location, reloadable } = flag;
+        Self { name, value, default, description, location, reloadable }
     }
 }
 
@@ -255,7 +255,7 @@ impl Document for Flags {
         for row in &self.flags {
             text.value(&row.name).raw(if row.reloadable { " (R) | " } else { " | " });
             text.value(row.format_value()).raw(" | ").value(&row.description);
-            text.raw(" | ").value(&row.place).raw("\n");
+            text.raw(" | ").value(&row.location).raw("\n");
         }
         text
     }
@@ -265,7 +265,7 @@ impl Document for Flags {
         html.table("Settings", &["Name", "Value", "Description", "Defined at", "Change"]);
         for row in &self.flags {
             html.raw("<tr><th scope=row>").text(&row.name).raw("</th>").cell(row.format_value());
-            html.cell(&row.description).cell(&row.place).raw("<td>");
+            html.cell(&row.description).cell(&row.location).raw("<td>");
             if let (true, Some(token)) = (row.reloadable, &self.form_token) {
                 html.raw("<form method=post action=\"/flags/").segment(&row.name);
                 html.raw("\"><input type=hidden name=token value=\"").text(token);

@@ -1,4 +1,4 @@
-//! `/vlog`: the log filter. brpc lists its places of verbose logging; here logs are those of `tracing`, which the
+//! `/vlog`: the log filter. brpc lists its call sites of verbose logging; here logs are those of `tracing`, which the
 //! program's subscriber filters. Callers of the role `Write` change the filter, if the program has given it to the
 //! console.
 

@@ -28,7 +28,7 @@ struct Waits {
 #[derive(PartialEq, Eq, Hash)]
 struct Wait {
     addresses: Box<[usize]>,
-    place: &'static Location<'static>,
+    location: &'static Location<'static>,
     thread: String,
 }
 
@@ -50,11 +50,11 @@ impl Waits {
     }
 
     /// Adds a wait that is over.
-    fn add_wait(&self, addresses: Box<[usize]>, place: &'static Location<'static>, waited: Duration) {
+    fn add_wait(&self, addresses: Box<[usize]>, location: &'static Location<'static>, waited: Duration) {
         let thread = std::thread::current().name().unwrap_or_default().to_owned();
         let mut stacks = self.stacks.lock().unwrap_or_else(PoisonError::into_inner);
         let is_full = stacks.len() >= MOST;
-        let wait = Wait { addresses, place, thread };
+        let wait = Wait { addresses, location, thread };
         if is_full && !stacks.contains_key(&wait) {
             self.missed.fetch_add(1, Ordering::Relaxed);
             return;
@@ -71,7 +71,7 @@ pub(super) fn sample(duration: Duration) -> Samples {
     let (stacks, ended) = (waits.clone(), waits.clone());
     let traced = contention::trace(
         move || stacks.stack(),
-        move |stack, place, waited| ended.add_wait(stack, place, waited),
+        move |stack, location, waited| ended.add_wait(stack, location, waited),
     );
     let labels = label_stacks();
     while let Some(left) = duration.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
@@ -85,7 +85,7 @@ pub(super) fn sample(duration: Duration) -> Samples {
         thread: wait.thread,
         count: sum.count,
         weight: sum.nanos,
-        place: Some(wait.place),
+        location: Some(wait.location),
     };
     Samples {
         stacks: stacks.into_iter().map(stack).collect(),

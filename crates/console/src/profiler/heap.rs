@@ -30,7 +30,7 @@ pub(super) fn sample() -> Result<Samples, String> {
         thread: String::new(),
         count: 1,
         weight: stack.weight.max(0.0) as u64,
-        place: None,
+        location: None,
     };
     let stacks = profile.stacks.into_iter().map(stack).collect();
     Ok(Samples { stacks, took: began.elapsed(), ..Samples::default() })

@@ -54,7 +54,7 @@ pub(crate) fn encode_pprof(profile: &Profile) -> Vec<u8> {
 struct Writer {
     message: Message,
     strings: Strings,
-    /// The number of each place in a function.
+    /// The number of each location in a function.
     locations: HashMap<Frame, u64>,
 }
 
@@ -109,10 +109,10 @@ impl Writer {
             location.submessage(4, &line);
             self.message.submessage(4, &location);
         }
-        for (place, known) in profile.functions.iter().enumerate() {
+        for (index, known) in profile.functions.iter().enumerate() {
             let mut function = Message::default();
             let (name, file) = (self.strings.number(&known.name), self.strings.number(&known.file));
-            function.number(1, place as u64 + 1);
+            function.number(1, index as u64 + 1);
             function.number(2, name);
             function.number(3, name);
             function.number(4, file);

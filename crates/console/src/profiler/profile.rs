@@ -58,7 +58,7 @@ impl Stack {
 /// A function in a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Frame {
-    /// Its place among the functions of the profile.
+    /// Its index among the functions of the profile.
     pub(crate) function: usize,
     pub(crate) line: u32,
 }
@@ -136,21 +136,21 @@ impl Profile {
 #[derive(Default)]
 struct Functions {
     all: Vec<Function>,
-    places: HashMap<Function, usize>,
+    indices: HashMap<Function, usize>,
 }
 
 impl Functions {
     fn frame(&mut self, symbol: Symbol) -> Frame {
         let Symbol { name, file, line } = symbol;
         let function = Function { name, file };
-        let place = match self.places.get(&function) {
-            Some(place) => *place,
+        let index = match self.indices.get(&function) {
+            Some(index) => *index,
             None => {
                 self.all.push(function.clone());
-                self.places.insert(function, self.all.len() - 1);
+                self.indices.insert(function, self.all.len() - 1);
                 self.all.len() - 1
             }
         };
-        Frame { function: place, line }
+        Frame { function: index, line }
     }
 }

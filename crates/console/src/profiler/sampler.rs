@@ -51,7 +51,7 @@ pub(super) fn sample(duration: Duration, frequency: u32, metrics: &[Metrics]) ->
             thread: String::from_utf8_lossy(name).into_owned(),
             count,
             weight: count,
-            place: None,
+            location: None,
         });
     }
     Ok(samples)

@@ -26,8 +26,8 @@ pub(super) struct RawStack {
     pub(super) thread: String,
     pub(super) count: u64,
     pub(super) weight: u64,
-    /// The place of the lock that was waited for.
-    pub(super) place: Option<&'static Location<'static>>,
+    /// The location of the lock that was waited for.
+    pub(super) location: Option<&'static Location<'static>>,
 }
 
 impl RawStack {
@@ -38,7 +38,7 @@ impl RawStack {
         let address = |(at, address): (usize, &usize)| address - usize::from(at >= exact && *address > 0);
         let mut symbols: Vec<_> =
             self.addresses.iter().enumerate().map(address).flat_map(symbols::resolve).collect();
-        if let Some(place) = self.place {
+        if let Some(location) = self.location {
             // The frames of the lock and the tracer are omitted.
             let is_own = |symbol: &Symbol| {
                 let name = &symbol.name;
@@ -47,7 +47,7 @@ impl RawStack {
             };
             let own = symbols.iter().rposition(is_own);
             symbols.drain(..own.map_or(0, |own| own + 1));
-            symbols.insert(0, Symbol::from_lock(place));
+            symbols.insert(0, Symbol::from_lock(location));
         }
         symbols
     }

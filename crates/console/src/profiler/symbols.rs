@@ -11,14 +11,14 @@ pub(super) struct Symbol {
 }
 
 impl Symbol {
-    /// Returns the function that represents waiting for a lock at a place.
-    pub(super) fn from_lock(place: &Location<'_>) -> Self {
-        let folders = place.file().rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
-        let short = place.file().get(folders..).unwrap_or_default();
+    /// Returns the function that represents waiting for a lock at a location.
+    pub(super) fn from_lock(location: &Location<'_>) -> Self {
+        let folders = location.file().rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
+        let short = location.file().get(folders..).unwrap_or_default();
         Self {
-            name: format!("lock at {short}:{}", place.line()),
-            file: place.file().to_owned(),
-            line: place.line(),
+            name: format!("lock at {short}:{}", location.line()),
+            file: location.file().to_owned(),
+            line: location.line(),
         }
     }
 }

@@ -28,7 +28,7 @@ impl Action {
         let facts = Facts {
             name: name.to_owned(),
             description: description.to_owned(),
-            place: Location::caller(),
+            location: Location::caller(),
             secret: false,
         };
         let action = Self { facts, default: value(), value: Box::new(value), set: Box::new(set) };

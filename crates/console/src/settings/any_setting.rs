@@ -16,7 +16,7 @@ pub(super) struct Facts {
     pub(super) name: String,
     pub(super) description: String,
     /// Where it is defined.
-    pub(super) place: &'static Location<'static>,
+    pub(super) location: &'static Location<'static>,
     /// Its value is not shown.
     pub(super) secret: bool,
 }

@@ -39,7 +39,7 @@ pub(crate) struct Flag {
     pub(crate) default: String,
     pub(crate) description: String,
     /// Where it is defined.
-    pub(crate) place: String,
+    pub(crate) location: String,
     pub(crate) reloadable: bool,
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn flags() -> Vec<Flag> {
             value: shown(setting.value()),
             default: shown(setting.default()),
             description: facts.description.clone(),
-            place: facts.place.file().to_owned(),
+            location: facts.location.file().to_owned(),
             reloadable: true,
         }
     };

@@ -27,7 +27,7 @@ impl<T: SettingValue> Setting<T> {
         let facts = Facts {
             name: name.to_owned(),
             description: description.to_owned(),
-            place: Location::caller(),
+            location: Location::caller(),
             secret: false,
         };
         Definition(StoredSetting { facts, bits: AtomicU64::new(default.to_bits()), default, validate: None })

@@ -29,21 +29,21 @@ impl Histogram {
 
 /// Values below eight have a bucket each; from there on each power of two has eight.
 fn bucket(micros: u64) -> usize {
-    let place = match micros {
+    let index = match micros {
         0..PARTS => micros,
         _ => {
             let log = u64::from(micros.ilog2());
             (log - 2) * PARTS + ((micros >> (log - 3)) & (PARTS - 1))
         }
     };
-    (place as usize).min(BUCKETS - 1)
+    (index as usize).min(BUCKETS - 1)
 }
 
 /// Returns the smallest value of a bucket, and the first one that is above it.
 fn bounds(bucket: usize) -> (u64, u64) {
-    let start = |place: u64| match place {
-        0..PARTS => place,
-        _ => (PARTS + place % PARTS) << (place / PARTS - 1),
+    let start = |index: u64| match index {
+        0..PARTS => index,
+        _ => (PARTS + index % PARTS) << (index / PARTS - 1),
     };
     (start(bucket as u64), start(bucket as u64 + 1))
 }
@@ -84,7 +84,7 @@ impl Counts {
         self.micros.checked_div(self.total()).unwrap_or(0)
     }
 
-    /// Returns the value at the ⌈share·n⌉th place, with the values of a bucket spread evenly.
+    /// Returns the value of rank ⌈share·n⌉, with the values of a bucket spread evenly.
     pub(super) fn percentile(&self, share: f64) -> u64 {
         let rank = ((share * self.total() as f64).ceil() as u64).max(1);
         let mut before = 0;

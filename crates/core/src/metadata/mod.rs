@@ -40,10 +40,10 @@ impl Metadata {
             return self.entries.push((key.into(), value));
         };
         self.entries[at].1 = value;
-        let mut place = 0;
+        let mut seen = 0;
         self.entries.retain(|(known, _)| {
-            place += 1;
-            place <= at + 1 || known.as_str() != key
+            seen += 1;
+            seen <= at + 1 || known.as_str() != key
         });
     }
 

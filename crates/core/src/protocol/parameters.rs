@@ -102,8 +102,8 @@ impl Parameters {
 
     /// Removes a parameter and returns its value.
     pub fn remove(&mut self, name: &str) -> Option<String> {
-        let place = self.0.iter().position(|(known, _)| *known == name)?;
-        Some(self.0.remove(place).1)
+        let index = self.0.iter().position(|(known, _)| *known == name)?;
+        Some(self.0.remove(index).1)
     }
 
     /// Iterates over names and values, in the order of the URL.
@@ -120,8 +120,8 @@ impl Parameters {
 /// Writes the query of a URL, which [`parse`](Parameters::parse) reads.
 impl fmt::Display for Parameters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, (name, value)) in self.iter().enumerate() {
-            let ampersand = if place == 0 { "" } else { "&" };
+        for (index, (name, value)) in self.iter().enumerate() {
+            let ampersand = if index == 0 { "" } else { "&" };
             write!(f, "{ampersand}{name}=")?;
             for byte in value.bytes() {
                 match byte {

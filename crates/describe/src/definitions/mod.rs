@@ -33,7 +33,7 @@ use crate::{Comments, Content};
 #[derive(Debug)]
 pub struct Definitions {
     dialect: Json,
-    place: &'static str,
+    prefix: &'static str,
     suffix: &'static str,
     exclusive_oneofs: bool,
     finished: BTreeMap<String, Value>,
@@ -54,17 +54,17 @@ enum Declaration {
     Struct(Arc<polyrpc_build::fbs::Schema>, usize),
 }
 
-/// The set of files that declares something: their descriptors are in one place.
+/// The set of files that declares something: their descriptors are at one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity(usize);
 
 impl Definitions {
-    /// Creates an empty collection for messages in a dialect of JSON. References begin with `place`, where the document
-    /// has the definitions: `#/$defs/`.
-    pub fn new(dialect: Json, place: &'static str) -> Self {
+    /// Creates an empty collection for messages in a dialect of JSON. References begin with `prefix`, where the
+    /// document has the definitions: `#/$defs/`.
+    pub fn new(dialect: Json, prefix: &'static str) -> Self {
         Self {
             dialect,
-            place,
+            prefix,
             suffix: "",
             exclusive_oneofs: false,
             finished: BTreeMap::new(),
@@ -107,7 +107,7 @@ impl Definitions {
         let schema = self.schema(content);
         self.finish();
         let reference = schema.get("$ref").and_then(Value::as_str);
-        let name = reference.and_then(|reference| reference.strip_prefix(self.place));
+        let name = reference.and_then(|reference| reference.strip_prefix(self.prefix));
         match name.and_then(|name| self.finished.get(name)) {
             Some(definition) => definition.clone(),
             None => schema,
@@ -148,7 +148,7 @@ impl Definitions {
     /// Returns a reference to a declaration, and schedules its definition.
     fn reference(&mut self, full_name: &str, identity: Identity, declaration: Declaration) -> Value {
         let name = format!("{full_name}{}", self.suffix);
-        let reference = json!({ "$ref": format!("{}{name}", self.place) });
+        let reference = json!({ "$ref": format!("{}{name}", self.prefix) });
         match self.named.get(&name) {
             Some(known) if *known == identity => {}
             // The same file may be part of several sets.

@@ -94,8 +94,12 @@ impl OpenApi {
             && methods.iter().any(|method| !is_canonical(method));
         let mut document = Document {
             paths: Map::new(),
-            usual: Definitions::new(self.dialect, PLACE),
-            canonical: Definitions::new(Json::Proto3, PLACE).suffix(if mixed { ".canonical" } else { "" }),
+            usual: Definitions::new(self.dialect, REFERENCE_PREFIX),
+            canonical: Definitions::new(Json::Proto3, REFERENCE_PREFIX).suffix(if mixed {
+                ".canonical"
+            } else {
+                ""
+            }),
             operations: HashSet::new(),
             first_ids: methods.iter().map(id_of).collect(),
             omitted: Vec::new(),
@@ -240,7 +244,7 @@ fn path(method: &Method) -> String {
     format!("/{}", method.target())
 }
 
-const PLACE: &str = "#/components/schemas/";
+const REFERENCE_PREFIX: &str = "#/components/schemas/";
 
 #[cfg(test)]
 mod tests;

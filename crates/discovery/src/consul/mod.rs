@@ -127,25 +127,25 @@ impl fmt::Debug for Consul {
 }
 
 /// Opens the discovery of a service for the rest of a `consul://` URL.
-pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
-    let place = UrlParts::parse(place)?;
-    place.check_parameters(&PARAMETERS)?;
-    let (service, base) = match place.path.split_last() {
+pub(crate) fn discover(rest: &str) -> Result<Box<dyn Discover>, Status> {
+    let url = UrlParts::parse(rest)?;
+    url.check_parameters(&PARAMETERS)?;
+    let (service, base) = match url.path.split_last() {
         Some((service, base)) => (service.clone(), base.join("/")),
         // brpc's syntax: no agent, only a service.
-        None if !place.hosts.is_empty() && !place.hosts.contains(':') => {
-            if place.is_on("tls", false)? {
+        None if !url.hosts.is_empty() && !url.hosts.contains(':') => {
+            if url.is_on("tls", false)? {
                 return Err(Status::invalid_argument(
                     "`tls` needs an agent in the URL; CONSUL_HTTP_ADDR may be an https:// address",
                 ));
             }
-            if matches!(Way::parse(&place, "")?, Way::Keys) {
+            if matches!(Way::parse(&url, "")?, Way::Keys) {
                 return Err(Status::invalid_argument(
                     "`by=keys` needs an agent and a path: expected consul://host:port/base/Service?by=keys",
                 ));
             }
-            let consul = configure(Consul::from_env().map_err(polyrpc::Error::into_status)?, &place)?;
-            return Ok(healthy(&consul, &place.hosts, &place));
+            let consul = configure(Consul::from_env().map_err(polyrpc::Error::into_status)?, &url)?;
+            return Ok(healthy(&consul, &url.hosts, &url));
         }
         None => {
             return Err(Status::invalid_argument(
@@ -153,28 +153,28 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
             ));
         }
     };
-    let consul = open(&place)?;
-    match Way::parse(&place, &base)? {
-        Way::Keys if place.settings.value("tag").is_some() => {
+    let consul = open(&url)?;
+    match Way::parse(&url, &base)? {
+        Way::Keys if url.settings.value("tag").is_some() => {
             Err(Status::invalid_argument("the setting `tag` is for Consul's catalogue: keys have no tags"))
         }
         Way::Keys => Ok(Box::new(consul.keys(&base).service(service))),
-        Way::Health | Way::Agent => Ok(healthy(&consul, &service, &place)),
+        Way::Health | Way::Agent => Ok(healthy(&consul, &service, &url)),
     }
 }
 
 /// Opens the registry for the rest of a `consul://` URL.
-pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
-    let place = UrlParts::parse(place)?;
-    place.check_parameters(&PARAMETERS)?;
-    if place.settings.value("tag").is_some() {
+pub(crate) fn registrar(rest: &str) -> Result<Box<dyn Registrar>, Status> {
+    let url = UrlParts::parse(rest)?;
+    url.check_parameters(&PARAMETERS)?;
+    if url.settings.value("tag").is_some() {
         return Err(Status::invalid_argument(
             "the setting `tag` is for discovery: the tags of a server are its attributes `tag`",
         ));
     }
-    let consul = open(&place)?;
-    let base = place.path.join("/");
-    Ok(match Way::parse(&place, &base)? {
+    let consul = open(&url)?;
+    let base = url.path.join("/");
+    Ok(match Way::parse(&url, &base)? {
         Way::Keys => Box::new(consul.keys(&base)),
         Way::Health => Box::new(consul.services()),
         Way::Agent => Box::new(consul.services().legacy_rpcx_format()),
@@ -193,8 +193,8 @@ enum Way {
 
 impl Way {
     /// Parses the setting `by`. Without it, a path selects the keys.
-    fn parse(place: &UrlParts, base: &str) -> Result<Self, Status> {
-        match place.settings.value("by") {
+    fn parse(url: &UrlParts, base: &str) -> Result<Self, Status> {
+        match url.settings.value("by") {
             Some("keys") => Ok(Self::Keys),
             None if !base.is_empty() => Ok(Self::Keys),
             Some(by @ ("health" | "agent")) if !base.is_empty() => Err(Status::invalid_argument(format!(
@@ -207,24 +207,24 @@ impl Way {
     }
 }
 
-fn open(place: &UrlParts) -> Result<Consul, Status> {
-    let consul = Consul::new(&place.origins()?).and_then(Consul::with_token_from_env);
-    configure(consul.map_err(polyrpc::Error::into_status)?, place)
+fn open(url: &UrlParts) -> Result<Consul, Status> {
+    let consul = Consul::new(&url.origins()?).and_then(Consul::with_token_from_env);
+    configure(consul.map_err(polyrpc::Error::into_status)?, url)
 }
 
-fn configure(mut consul: Consul, place: &UrlParts) -> Result<Consul, Status> {
-    if let Some(token) = place.settings.value("token") {
+fn configure(mut consul: Consul, url: &UrlParts) -> Result<Consul, Status> {
+    if let Some(token) = url.settings.value("token") {
         consul = consul.token(token).map_err(polyrpc::Error::into_status)?;
     }
-    if let Some(datacenter) = place.settings.value("dc") {
+    if let Some(datacenter) = url.settings.value("dc") {
         consul = consul.datacenter(datacenter);
     }
     Ok(consul)
 }
 
-fn healthy(consul: &Consul, service: &str, place: &UrlParts) -> Box<dyn Discover> {
+fn healthy(consul: &Consul, service: &str, url: &UrlParts) -> Box<dyn Discover> {
     let found = consul.services().service(service);
-    Box::new(match place.settings.value("tag") {
+    Box::new(match url.settings.value("tag") {
         Some(tag) => found.tag(tag),
         None => found,
     })

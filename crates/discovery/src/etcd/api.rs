@@ -181,11 +181,11 @@ fn prefix_end(prefix: &[u8]) -> Vec<u8> {
 }
 
 fn server(endpoint: &str) -> Result<Instance, Status> {
-    let (scheme, place) = endpoint.split_once("://").unwrap_or(("http", endpoint));
+    let (scheme, authority) = endpoint.split_once("://").unwrap_or(("http", endpoint));
     if scheme != "http" {
         return Err(failed(format_args!("`{endpoint}`: expected host:port or http://host:port")));
     }
-    place.trim_end_matches('/').parse().map_err(failed)
+    authority.trim_end_matches('/').parse().map_err(failed)
 }
 
 /// Awaits a response, at most for the timeout.

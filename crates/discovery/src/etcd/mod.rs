@@ -67,28 +67,28 @@ impl fmt::Debug for Etcd {
 }
 
 /// Opens the discovery of a service for the rest of an `etcd://` URL.
-pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
-    let place = UrlParts::parse(place)?;
-    let (base, service) = split(&place)?;
+pub(crate) fn discover(rest: &str) -> Result<Box<dyn Discover>, Status> {
+    let url = UrlParts::parse(rest)?;
+    let (base, service) = split(&url)?;
     // Without effect here, but one URL serves both purposes, and a wrong value is an error in both.
-    place.is_on("slash", true)?;
-    Ok(Box::new(open(&place)?.service(&base, &service)))
+    url.is_on("slash", true)?;
+    Ok(Box::new(open(&url)?.service(&base, &service)))
 }
 
 /// Opens the registry for the rest of an `etcd://` URL.
-pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
-    let place = UrlParts::parse(place)?;
-    Ok(Box::new(open(&place)?.registrar(&base(&place)?)))
+pub(crate) fn registrar(rest: &str) -> Result<Box<dyn Registrar>, Status> {
+    let url = UrlParts::parse(rest)?;
+    Ok(Box::new(open(&url)?.registrar(&base(&url)?)))
 }
 
-fn open(place: &UrlParts) -> Result<Etcd, Status> {
-    place.check_parameters(&PARAMETERS)?;
-    let (user, hosts) = place.user()?;
+fn open(url: &UrlParts) -> Result<Etcd, Status> {
+    url.check_parameters(&PARAMETERS)?;
+    let (user, hosts) = url.user()?;
     if hosts.is_empty() {
         return Err(Status::invalid_argument("where is etcd? expected etcd://host:port"));
     }
     let etcd = Etcd::new(hosts.split(','));
-    let setting = |name| place.settings.value(name).map(str::to_owned);
+    let setting = |name| url.settings.value(name).map(str::to_owned);
     match (user, setting("user"), setting("password")) {
         (None, None, None) => Ok(etcd),
         (Some((name, password)), None, None) => Ok(etcd.user(name, password)),

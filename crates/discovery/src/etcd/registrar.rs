@@ -53,9 +53,9 @@ impl EtcdRegistrar {
     }
 
     async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
-        let mut place = self.held.lock().await;
+        let mut guard = self.held.lock().await;
         // After a failure, the next attempt uses a new connection.
-        let mut held = match place.take() {
+        let mut held = match guard.take() {
             Some(mut held) => match held.lease.renew().await? {
                 true => held,
                 false => LeaseConnection::new(held.api, entry.ttl).await?,
@@ -63,13 +63,13 @@ impl EtcdRegistrar {
             None => LeaseConnection::new(self.etcd.connect().await?, entry.ttl).await?,
         };
         held.put(&self.tree, entry).await?;
-        *place = Some(held);
+        *guard = Some(held);
         Ok(())
     }
 
     async fn look_up(&self, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
-        let mut place = self.held.lock().await;
-        let Some(held) = place.as_mut() else { return Ok(None) };
+        let mut guard = self.held.lock().await;
+        let Some(held) = guard.as_mut() else { return Ok(None) };
         let key = self.tree.instance(entry);
         let found = held.api.list(&key).await?;
         let mut pairs = found.kvs.into_iter().filter(|pair| pair.key[..] == *key.as_bytes());
@@ -77,14 +77,14 @@ impl EtcdRegistrar {
     }
 
     async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
-        let mut place = self.held.lock().await;
-        let mut api = match place.as_ref() {
+        let mut guard = self.held.lock().await;
+        let mut api = match guard.as_ref() {
             Some(held) => held.api.clone(),
             None => self.etcd.connect().await?,
         };
         let left = api.delete(self.tree.instance(entry)).await;
         if left.is_err() {
-            *place = None;
+            *guard = None;
         }
         left
     }

@@ -16,7 +16,7 @@ use super::Origin;
 /// Connection for one request after another. It is closed when this is dropped.
 pub(super) struct HttpConnection {
     /// Index of the server among those of the registry.
-    pub(super) place: usize,
+    pub(super) index: usize,
     sender: SendRequest<Full<Bytes>>,
     driver: JoinHandle<()>,
 }
@@ -24,24 +24,24 @@ pub(super) struct HttpConnection {
 impl HttpConnection {
     #[cfg(feature = "tls")]
     pub(super) async fn connect(
-        place: usize,
+        index: usize,
         origin: &Origin,
         tls: &polyrpc::tls::Client,
     ) -> io::Result<Self> {
         let stream = dial(origin).await?;
         match origin.tls {
-            true => Self::handshake(place, super::tls::handshake(stream, &origin.host, tls).await?).await,
-            false => Self::handshake(place, stream).await,
+            true => Self::handshake(index, super::tls::handshake(stream, &origin.host, tls).await?).await,
+            false => Self::handshake(index, stream).await,
         }
     }
 
     #[cfg(not(feature = "tls"))]
-    pub(super) async fn connect(place: usize, origin: &Origin) -> io::Result<Self> {
-        Self::handshake(place, dial(origin).await?).await
+    pub(super) async fn connect(index: usize, origin: &Origin) -> io::Result<Self> {
+        Self::handshake(index, dial(origin).await?).await
     }
 
     async fn handshake(
-        place: usize,
+        index: usize,
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     ) -> io::Result<Self> {
         let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
@@ -49,7 +49,7 @@ impl HttpConnection {
             // Callers get the failure from the sender.
             let _ = connection.await;
         });
-        Ok(Self { place, sender, driver })
+        Ok(Self { index, sender, driver })
     }
 
     /// Whether it can be reused, as far as is known.
@@ -71,7 +71,7 @@ impl Drop for HttpConnection {
 
 impl fmt::Debug for HttpConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpConnection").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("HttpConnection").field("index", &self.index).finish_non_exhaustive()
     }
 }
 

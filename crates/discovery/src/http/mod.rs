@@ -87,9 +87,9 @@ impl Http {
 
     /// Sends a request on the connection of the last response; `None` if it is closed, or closes before the response.
     pub(crate) async fn call_on(&self, request: &Request<Bytes>, within: Duration) -> Option<HttpResponse> {
-        let place = self.first.load(Ordering::Relaxed) % self.origins.len().max(1);
-        let request = address_to(request, self.origins.get(place)?).ok()?;
-        let mut line = self.take_idle(place)?;
+        let index = self.first.load(Ordering::Relaxed) % self.origins.len().max(1);
+        let request = address_to(request, self.origins.get(index)?).ok()?;
+        let mut line = self.take_idle(index)?;
         let asking = async {
             let response = line.send(request).await.ok()?;
             self.read(response, line).await.ok()
@@ -142,10 +142,10 @@ impl Http {
     async fn send(&self, request: &Request<Bytes>) -> Result<(Response<Incoming>, HttpConnection), Status> {
         let first = self.first.load(Ordering::Relaxed);
         let mut failure = None;
-        for place in first..first.saturating_add(self.origins.len()) {
-            match self.send_to(place % self.origins.len(), request).await {
+        for index in first..first.saturating_add(self.origins.len()) {
+            match self.send_to(index % self.origins.len(), request).await {
                 Ok(sent) => {
-                    self.first.store(place, Ordering::Relaxed);
+                    self.first.store(index, Ordering::Relaxed);
                     return Ok(sent);
                 }
                 Err(status) => failure = Some(status),
@@ -156,41 +156,41 @@ impl Http {
 
     async fn send_to(
         &self,
-        place: usize,
+        index: usize,
         request: &Request<Bytes>,
     ) -> Result<(Response<Incoming>, HttpConnection), Status> {
-        let Some(origin) = self.origins.get(place) else {
+        let Some(origin) = self.origins.get(index) else {
             return Err(Status::internal("there is no such server"));
         };
         let request = address_to(request, origin)?;
         // The server may have closed an idle connection meanwhile; all requests here are idempotent.
-        if let Some(mut line) = self.take_idle(place)
+        if let Some(mut line) = self.take_idle(index)
             && let Ok(response) = line.send(request.clone()).await
         {
             return Ok((response, line));
         }
-        let mut line = self.connect(place, origin).await?;
+        let mut line = self.connect(index, origin).await?;
         match line.send(request).await {
             Ok(response) => Ok((response, line)),
             Err(error) => Err(unreachable(origin, &error)),
         }
     }
 
-    async fn connect(&self, place: usize, origin: &Origin) -> Result<HttpConnection, Status> {
+    async fn connect(&self, index: usize, origin: &Origin) -> Result<HttpConnection, Status> {
         #[cfg(feature = "tls")]
-        let connecting = HttpConnection::connect(place, origin, &self.tls);
+        let connecting = HttpConnection::connect(index, origin, &self.tls);
         #[cfg(not(feature = "tls"))]
-        let connecting = HttpConnection::connect(place, origin);
+        let connecting = HttpConnection::connect(index, origin);
         match tokio::time::timeout(CONNECT, connecting).await {
             Ok(connected) => connected.map_err(|error| unreachable(origin, &error)),
             Err(_) => Err(unreachable(origin, &std::io::ErrorKind::TimedOut)),
         }
     }
 
-    fn take_idle(&self, place: usize) -> Option<HttpConnection> {
+    fn take_idle(&self, index: usize) -> Option<HttpConnection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.retain(HttpConnection::is_open);
-        let at = idle.iter().position(|line| line.place == place)?;
+        let at = idle.iter().position(|line| line.index == index)?;
         Some(idle.swap_remove(at))
     }
 

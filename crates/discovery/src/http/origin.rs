@@ -43,8 +43,8 @@ impl Origin {
         if tls && !cfg!(feature = "tls") {
             return Err(wrong("TLS is not built in (feature `tls`)"));
         }
-        let (place, prefix) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
-        let (host, port) = host_and_port(place, port).ok_or_else(|| wrong("expected host:port"))?;
+        let (authority, prefix) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        let (host, port) = host_and_port(authority, port).ok_or_else(|| wrong("expected host:port"))?;
         let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         Ok(Self {
             authority: format!("{bracketed}:{port}"),
@@ -56,13 +56,13 @@ impl Origin {
     }
 }
 
-fn host_and_port(place: &str, usual: u16) -> Option<(&str, u16)> {
-    let (host, port) = match place.strip_prefix('[') {
+fn host_and_port(authority: &str, usual: u16) -> Option<(&str, u16)> {
+    let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (host, behind) = rest.split_once(']')?;
             (host, if behind.is_empty() { None } else { Some(behind.strip_prefix(':')?) })
         }
-        None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
+        None => authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
     };
     let port = match port {
         None => usual,

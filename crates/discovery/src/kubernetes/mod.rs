@@ -184,15 +184,15 @@ impl fmt::Display for PodDiscovery {
 }
 
 /// Opens the discovery of a service for the rest of a `kubernetes://` URL.
-pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
-    let place = UrlParts::parse(place)?;
-    place.check_parameters(&PARAMETERS)?;
-    let [service] = place.path.as_slice() else {
+pub(crate) fn discover(rest: &str) -> Result<Box<dyn Discover>, Status> {
+    let url = UrlParts::parse(rest)?;
+    url.check_parameters(&PARAMETERS)?;
+    let [service] = url.path.as_slice() else {
         return Err(Status::invalid_argument(
             "which service of Kubernetes? expected kubernetes://namespace/service:port",
         ));
     };
-    let setting = |name| place.settings.value(name);
+    let setting = |name| url.settings.value(name);
     let api = match setting("api") {
         Some(url) => Kubernetes::new(url),
         None => Kubernetes::in_cluster(),
@@ -210,7 +210,7 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
     }
     let (service, port) =
         service.split_once(':').map_or((&**service, None), |(name, port)| (name, Some(port)));
-    let mut pods = api.service(&place.hosts, service);
+    let mut pods = api.service(&url.hosts, service);
     if let Some(port) = port {
         pods = pods.port(port);
     }

@@ -110,8 +110,8 @@ pub(super) struct HostRegistration<'a> {
 /// Converts an entry: rpcx's metadata and the network (rpcx-nacos `serverplugin/nacos.go`), and its time to live.
 pub(super) fn host_registration(entry: &Advertisement) -> Result<HostRegistration<'_>, Status> {
     let Instance { network, address, attributes, .. } = &entry.instance;
-    let place = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
-    let Some((host, port)) = place.filter(|_| *network != Network::Unix) else {
+    let host_and_port = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    let Some((host, port)) = host_and_port.filter(|_| *network != Network::Unix) else {
         return Err(Status::invalid_argument(format!(
             "cannot register {entry} in Nacos: expected host:port"
         )));
@@ -149,13 +149,14 @@ impl HostRegistration<'_> {
     }
 
     /// Adds the address.
-    pub(super) fn place(&self, fields: Attributes) -> Attributes {
+    pub(super) fn with_address(&self, fields: Attributes) -> Attributes {
         fields.with("ip", self.ip).with("port", self.port.to_string())
     }
 
     /// Adds all fields.
     pub(super) fn fields(&self, fields: Attributes) -> Result<Attributes, Status> {
-        let fields = self.place(fields).with("weight", self.weight.to_string()).with("healthy", "true");
+        let fields =
+            self.with_address(fields).with("weight", self.weight.to_string()).with("healthy", "true");
         Ok(fields.with("enabled", self.enabled.to_string()).with("metadata", json(&self.metadata)?))
     }
 

@@ -124,10 +124,10 @@ impl fmt::Debug for Nacos {
 }
 
 /// Opens the discovery of a service for the rest of a `nacos://` URL.
-pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
-    let (nacos, place) = open(place)?;
-    let named = place.settings.value("serviceName");
-    match (named, place.path.as_slice()) {
+pub(crate) fn discover(rest: &str) -> Result<Box<dyn Discover>, Status> {
+    let (nacos, url) = open(rest)?;
+    let named = url.settings.value("serviceName");
+    match (named, url.path.as_slice()) {
         (Some(name), []) => Ok(Box::new(nacos.service(name))),
         (None, [name]) => Ok(Box::new(nacos.service(name))),
         _ => Err(Status::invalid_argument("which service of Nacos? expected nacos://host:port/Service")),
@@ -135,9 +135,9 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
 }
 
 /// Opens the registry for the rest of a `nacos://` URL.
-pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
-    let (nacos, place) = open(place)?;
-    match (place.path.as_slice(), place.settings.value("serviceName")) {
+pub(crate) fn registrar(rest: &str) -> Result<Box<dyn Registrar>, Status> {
+    let (nacos, url) = open(rest)?;
+    match (url.path.as_slice(), url.settings.value("serviceName")) {
         ([], None) => Ok(Box::new(nacos)),
         _ => Err(Status::invalid_argument(
             "a server's services have names already: expected nacos://host:port",
@@ -147,23 +147,23 @@ pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
 
 fn open(text: &str) -> Result<(Nacos, UrlParts), Status> {
     let is_brpcs = text.split(['/', '?']).next().is_some_and(|start| start.contains('='));
-    let place = match is_brpcs {
+    let url = match is_brpcs {
         // brpc's syntax: only the query (`nacos_naming_service.cpp`).
         true => UrlParts::parse(&format!("127.0.0.1?{text}"))?,
         false => UrlParts::parse(text)?,
     };
-    place.check_parameters(&PARAMETERS)?;
-    let mut nacos = Nacos::new(&place.origins()?).map_err(polyrpc::Error::into_status)?;
-    if let Some(group) = either(&place, "group", "groupName")? {
+    url.check_parameters(&PARAMETERS)?;
+    let mut nacos = Nacos::new(&url.origins()?).map_err(polyrpc::Error::into_status)?;
+    if let Some(group) = either(&url, "group", "groupName")? {
         nacos = nacos.group(group);
     }
-    if let Some(namespace) = either(&place, "namespace", "namespaceId")? {
+    if let Some(namespace) = either(&url, "namespace", "namespaceId")? {
         nacos = nacos.namespace(namespace);
     }
-    if let Some(cluster) = either(&place, "cluster", "clusters")? {
+    if let Some(cluster) = either(&url, "cluster", "clusters")? {
         nacos = nacos.cluster(cluster);
     }
-    match (place.settings.value("username"), place.settings.value("password")) {
+    match (url.settings.value("username"), url.settings.value("password")) {
         (Some(username), Some(password)) => nacos = nacos.login(username, password),
         (None, None) => {}
         _ => {
@@ -171,12 +171,12 @@ fn open(text: &str) -> Result<(Nacos, UrlParts), Status> {
             return Err(Status::invalid_argument(text));
         }
     }
-    Ok((nacos, place))
+    Ok((nacos, url))
 }
 
 /// Returns the value of a setting with two names.
-fn either<'a>(place: &'a UrlParts, name: &str, other: &str) -> Result<Option<&'a str>, Status> {
-    match (place.settings.value(name), place.settings.value(other)) {
+fn either<'a>(url: &'a UrlParts, name: &str, other: &str) -> Result<Option<&'a str>, Status> {
+    match (url.settings.value(name), url.settings.value(other)) {
         (Some(_), Some(_)) => {
             Err(Status::invalid_argument(format!("`{name}` and `{other}` are the same setting: write one")))
         }

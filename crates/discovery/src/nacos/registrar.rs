@@ -49,7 +49,8 @@ impl Nacos {
         let host = host_registration(entry)?;
         let grouped = format!("{}@@{}", self.scope.group, entry.service);
         let cluster = self.scope.cluster.as_deref().unwrap_or("DEFAULT");
-        let fields = host.place(self.fields(&entry.service)).with("beat", host.beat(&grouped, cluster)?);
+        let fields =
+            host.with_address(self.fields(&entry.service)).with("beat", host.beat(&grouped, cluster)?);
         let known = self.api.call(Verb::Beat, &fields).await?.knows("cannot send a heartbeat to Nacos")?;
         if !known {
             self.forget(entry);
@@ -67,7 +68,7 @@ impl Nacos {
 
     async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
         self.forget(entry);
-        let fields = host_registration(entry)?.place(self.fields(&entry.service));
+        let fields = host_registration(entry)?.with_address(self.fields(&entry.service));
         let reply = self.api.call(Verb::Leave, &fields).await?;
         reply.check_success(&format!("cannot deregister {entry} from Nacos"))
     }

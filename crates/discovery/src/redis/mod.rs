@@ -76,24 +76,24 @@ impl fmt::Debug for Redis {
 }
 
 /// Opens the discovery of a service for the rest of a `redis://` URL.
-pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
-    let place = UrlParts::parse(place)?;
-    let (base, service) = split(&place)?;
+pub(crate) fn discover(rest: &str) -> Result<Box<dyn Discover>, Status> {
+    let url = UrlParts::parse(rest)?;
+    let (base, service) = split(&url)?;
     // Without effect here, but one URL serves both purposes, and a wrong value is an error in both.
-    place.is_on("slash", true)?;
-    Ok(Box::new(open(&place)?.service(&base, &service)))
+    url.is_on("slash", true)?;
+    Ok(Box::new(open(&url)?.service(&base, &service)))
 }
 
 /// Opens the registry for the rest of a `redis://` URL.
-pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
-    let place = UrlParts::parse(place)?;
-    Ok(Box::new(open(&place)?.registrar(&base(&place)?)))
+pub(crate) fn registrar(rest: &str) -> Result<Box<dyn Registrar>, Status> {
+    let url = UrlParts::parse(rest)?;
+    Ok(Box::new(open(&url)?.registrar(&base(&url)?)))
 }
 
-fn open(place: &UrlParts) -> Result<Redis, Status> {
-    place.check_parameters(&PARAMETERS)?;
-    let db = place.settings.value("db").unwrap_or("0");
-    Redis::new(&format!("redis://{}/{db}", place.hosts)).map_err(polyrpc::Error::into_status)
+fn open(url: &UrlParts) -> Result<Redis, Status> {
+    url.check_parameters(&PARAMETERS)?;
+    let db = url.settings.value("db").unwrap_or("0");
+    Redis::new(&format!("redis://{}/{db}", url.hosts)).map_err(polyrpc::Error::into_status)
 }
 
 /// Awaits an answer with a timeout.

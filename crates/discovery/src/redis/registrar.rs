@@ -76,14 +76,14 @@ impl RedisRegistrar {
     }
 
     async fn query<T: redis::FromRedisValue>(&self, pipeline: &redis::Pipeline) -> Result<T, Status> {
-        let mut place = self.connection.lock().await;
+        let mut guard = self.connection.lock().await;
         // After a failure, the next attempt uses a new connection.
-        let mut connection = match place.take() {
+        let mut connection = match guard.take() {
             Some(Connection(connection)) => connection,
             None => self.redis.connect().await?,
         };
         let answer = with_timeout(pipeline.query_async::<T>(&mut connection)).await?;
-        *place = Some(Connection(connection));
+        *guard = Some(Connection(connection));
         Ok(answer)
     }
 }

@@ -58,23 +58,23 @@ fn root_tree(base: &str) -> Tree {
 }
 
 /// Opens the discovery of a service for the rest of a `zookeeper://` URL.
-pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
-    let place = UrlParts::parse(place)?;
-    let (base, service) = split(&place)?;
-    Ok(Box::new(open(&place)?.service(&base, &service)))
+pub(crate) fn discover(rest: &str) -> Result<Box<dyn Discover>, Status> {
+    let url = UrlParts::parse(rest)?;
+    let (base, service) = split(&url)?;
+    Ok(Box::new(open(&url)?.service(&base, &service)))
 }
 
 /// Opens the registry for the rest of a `zookeeper://` URL.
-pub(crate) fn registrar(place: &str) -> Result<Box<dyn Registrar>, Status> {
-    let place = UrlParts::parse(place)?;
-    Ok(Box::new(open(&place)?.registrar(&place.path.join("/"))))
+pub(crate) fn registrar(rest: &str) -> Result<Box<dyn Registrar>, Status> {
+    let url = UrlParts::parse(rest)?;
+    Ok(Box::new(open(&url)?.registrar(&url.path.join("/"))))
 }
 
-fn open(place: &UrlParts) -> Result<ZooKeeper, Status> {
-    place.check_parameters(&[])?;
-    match place.hosts.is_empty() {
+fn open(url: &UrlParts) -> Result<ZooKeeper, Status> {
+    url.check_parameters(&[])?;
+    match url.hosts.is_empty() {
         true => Err(Status::invalid_argument("where is ZooKeeper? expected zookeeper://host:port")),
-        false => Ok(ZooKeeper::new(place.hosts.clone())),
+        false => Ok(ZooKeeper::new(url.hosts.clone())),
     }
 }
 

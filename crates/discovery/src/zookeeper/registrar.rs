@@ -45,23 +45,27 @@ impl ZooKeeperRegistrar {
     }
 
     async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
-        let mut place = self.client.lock().await;
-        let client = self.session(&mut place, entry.ttl).await?;
+        let mut guard = self.client.lock().await;
+        let client = self.session(&mut guard, entry.ttl).await?;
         self.write(client, entry).await
     }
 
     /// Returns the current session as long as it lasts: all entries end with it, so a failure to write one of them must
     /// not end it.
-    async fn session<'p>(&self, place: &'p mut Option<Client>, ttl: Duration) -> Result<&'p Client, Status> {
-        let lasts = match &*place {
+    async fn session<'p>(
+        &self,
+        current: &'p mut Option<Client>,
+        ttl: Duration,
+    ) -> Result<&'p Client, Status> {
+        let lasts = match &*current {
             Some(client) => is_connected(client).await,
             None => false,
         };
         if !lasts {
             // The previous session is dropped only now: without an answer it might still come back.
-            *place = Some(self.ensemble.connect(ttl).await?);
+            *current = Some(self.ensemble.connect(ttl).await?);
         }
-        place.as_ref().ok_or_else(|| failed("there is no session"))
+        current.as_ref().ok_or_else(|| failed("there is no session"))
     }
 
     async fn write(&self, client: &Client, entry: &Advertisement) -> Result<(), Status> {
@@ -111,15 +115,15 @@ impl ZooKeeperRegistrar {
     }
 
     async fn look_up(&self, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
-        let mut place = self.client.lock().await;
-        let client = self.session(&mut place, entry.ttl).await?;
+        let mut guard = self.client.lock().await;
+        let client = self.session(&mut guard, entry.ttl).await?;
         let found = self.owner(client, &self.tree.instance(entry)).await?;
         Ok(found.map(|(data, _)| attributes(&data)))
     }
 
     async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
-        let mut place = self.client.lock().await;
-        let client = self.session(&mut place, entry.ttl).await?;
+        let mut guard = self.client.lock().await;
+        let client = self.session(&mut guard, entry.ttl).await?;
         ignore_missing(with_timeout(client.delete(&self.tree.instance(entry), None)).await)
     }
 }

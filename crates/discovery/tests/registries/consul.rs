@@ -324,11 +324,15 @@ async fn all_cases_pass_against_a_real_agent() {
     let url = format!("127.0.0.1:{port}");
     // It answers with an index as soon as it has a leader.
     next_set(&mut discover(&format!("consul://{url}/b/S")).unwrap().watch()).await;
-    let place = |path: &str| format!("consul://{url}{path}");
-    cases::servers_are_registered_found_changed_and_removed(&place("/rpcx_test/Arith"), &place("/rpcx_test"))
+    let url_with = |path: &str| format!("consul://{url}{path}");
+    cases::servers_are_registered_found_changed_and_removed(
+        &url_with("/rpcx_test/Arith"),
+        &url_with("/rpcx_test"),
+    )
+    .await;
+    cases::servers_are_registered_found_changed_and_removed(&url_with("/Arith"), &url_with("")).await;
+    cases::servers_are_registered_found_changed_and_removed(&url_with("/Arith"), &url_with("?by=agent"))
         .await;
-    cases::servers_are_registered_found_changed_and_removed(&place("/Arith"), &place("")).await;
-    cases::servers_are_registered_found_changed_and_removed(&place("/Arith"), &place("?by=agent")).await;
     cases::restarted_server_takes_over_its_entry(&url).await;
 }
 
@@ -489,8 +493,8 @@ async fn watch_survives_any_invalid_response() {
             Reply::Whole(200, vec![("X-Consul-Index", "9".to_owned())], r#"[1,{"Key":7}]"#.to_owned()),
         ]
     };
-    let places = ["/b/S", "/S"].into_iter().flat_map(|place| (0..faults().len()).map(move |at| (place, at)));
-    let tried = places.map(|(place, at)| async move {
+    let pairs = ["/b/S", "/S"].into_iter().flat_map(|path| (0..faults().len()).map(move |at| (path, at)));
+    let tried = pairs.map(|(path, at)| async move {
         let fault = Arc::new(Mutex::new(Some(faults().swap_remove(at))));
         let agent = Agent::new();
         let fake = Fake::start(move |asked| {
@@ -503,7 +507,7 @@ async fn watch_survives_any_invalid_response() {
             }
         })
         .await;
-        let mut sets = discover(&format!("consul://{}{place}", fake.address)).unwrap().watch();
+        let mut sets = discover(&format!("consul://{}{path}", fake.address)).unwrap().watch();
         assert!(next(&mut sets).await.is_err(), "{:?}", faults().swap_remove(at));
         assert!(next_set(&mut sets).await.is_empty());
     });
@@ -538,11 +542,11 @@ async fn invalid_entries_hide_no_instance_and_are_reported() {
         }
     })
     .await;
-    for (place, instance, complaint) in [
+    for (path, instance, complaint) in [
         ("/b/S", "tcp@h:1 colour=red&latitude=north&weight=3", "5 of the 7 keys under b/S/ in Consul"),
         ("/S", "tcp@h:1 colour=red&tag=x&weight=3", "5 of the 6 instances of S in Consul"),
     ] {
-        let mut sets = discover(&format!("consul://{}{place}", fake.address)).unwrap().watch();
+        let mut sets = discover(&format!("consul://{}{path}", fake.address)).unwrap().watch();
         assert_eq!(next_set(&mut sets).await, [instance]);
         let reported = next(&mut sets).await.unwrap_err();
         assert_eq!(reported.message(), format!("{complaint} cannot be read"));

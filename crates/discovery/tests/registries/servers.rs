@@ -184,10 +184,10 @@ async fn unwritable_entry_does_not_affect_others() {
 async fn services_can_be_registered_at_the_root() {
     for kind in trees() {
         let Some(registry) = Registry::start(kind).await else { continue };
-        let place = format!("{}://127.0.0.1:{}", kind.word(), registry.port);
-        let server = registrar(&place).unwrap();
+        let url = format!("{}://127.0.0.1:{}", kind.word(), registry.port);
+        let server = registrar(&url).unwrap();
         server.publish(&arith("tcp@h:1", "weight=2")).await.unwrap();
-        let mut sets = discover(&format!("{place}/Arith")).unwrap().watch();
+        let mut sets = discover(&format!("{url}/Arith")).unwrap().watch();
         until(&mut sets, &lines(&["tcp@h:1 weight=2"])).await;
         server.withdraw(&arith("tcp@h:1", "")).await.unwrap();
         until(&mut sets, &lines(&[])).await;
@@ -198,8 +198,8 @@ async fn services_can_be_registered_at_the_root() {
 fn url_requires_a_service_and_rejects_unknown_parameters() {
     for kind in trees() {
         let word = kind.word();
-        for (place, why) in [("h:1", "which service"), ("h:1/base/S?color=red", "`color`")] {
-            let error = discover(&format!("{word}://{place}")).err().unwrap();
+        for (rest, why) in [("h:1", "which service"), ("h:1/base/S?color=red", "`color`")] {
+            let error = discover(&format!("{word}://{rest}")).err().unwrap();
             assert!(error.message().contains(why), "{error}");
         }
     }

@@ -23,7 +23,7 @@ use crate::upstream::Upstream;
 pub(super) struct Decision {
     pub(super) route: Arc<Route>,
     /// Index of the upstream in the route.
-    pub(super) place: usize,
+    pub(super) upstream_index: usize,
     schemas: Arc<Schemas>,
     proxies: Arc<Proxies>,
     pub(super) pair: Arc<Pair>,
@@ -61,8 +61,9 @@ impl Decision {
         let (service, method) = plan.schemas.resolve(call.protocol(), sent.0, sent.1).unwrap_or(sent);
         let route = plan.route(service, method, call.metadata()).ok_or_else(|| refusal::no_route(call))?;
         let names = (service.to_owned(), method.to_owned());
-        let place = pick_place(route, &proxies, call);
-        let decision = Self::for_target(route.clone(), place, (plan.schemas.clone(), proxies), names, call);
+        let upstream_index = pick_upstream(route, &proxies, call);
+        let decision =
+            Self::for_target(route.clone(), upstream_index, (plan.schemas.clone(), proxies), names, call);
         let recorder = plan.recorder.as_ref().filter(|_| route.is_recorded);
         Ok(Self { recorder: recorder.cloned(), ..decision? })
     }
@@ -84,26 +85,26 @@ impl Decision {
 
     /// Decides again, for the upstream at which a failed call is retried. The call keeps the route's permit, and
     /// returns that of the first upstream.
-    pub(super) fn retry_at(self: Box<Self>, place: usize, call: &RawRequest) -> Result<Box<Self>> {
+    pub(super) fn retry_at(self: Box<Self>, upstream_index: usize, call: &RawRequest) -> Result<Box<Self>> {
         let Self { route, schemas, proxies, names, in_route, in_upstream, recorder, .. } = *self;
         drop(in_upstream);
-        let decision = Self::for_target(route, place, (schemas, proxies), names, call)?;
+        let decision = Self::for_target(route, upstream_index, (schemas, proxies), names, call)?;
         Box::new(Self { recorder, in_route, ..decision }).admit_to_upstream()
     }
 
     fn for_target(
         route: Arc<Route>,
-        place: usize,
+        upstream_index: usize,
         (schemas, proxies): (Arc<Schemas>, Arc<Proxies>),
         names: (String, String),
         call: &RawRequest,
     ) -> Result<Self> {
-        let upstream = &route.targets().get(place).ok_or_else(|| refusal::no_route(call))?.upstream;
+        let upstream = &route.targets().get(upstream_index).ok_or_else(|| refusal::no_route(call))?.upstream;
         let Way { pair, target, options, to } = way(&route, (&schemas, &proxies), &names, upstream, call)?;
         let (from, caller) = (call.format(), call.protocol());
         Ok(Self {
             route,
-            place,
+            upstream_index,
             schemas,
             proxies,
             pair,
@@ -133,7 +134,7 @@ impl Decision {
     }
 
     /// Takes the call's permits of the route and the upstream, for a stream that may outlive the decision.
-    pub(super) fn take_places(&mut self) -> [CallPermit; 2] {
+    pub(super) fn take_permits(&mut self) -> [CallPermit; 2] {
         [std::mem::take(&mut self.in_route), std::mem::take(&mut self.in_upstream)]
     }
 
@@ -143,7 +144,7 @@ impl Decision {
     }
 
     pub(super) fn upstream(&self) -> &Arc<Upstream> {
-        &self.route.targets()[self.place].upstream
+        &self.route.targets()[self.upstream_index].upstream
     }
 
     /// The protocols of the caller and of the upstream.
@@ -209,7 +210,7 @@ fn way(
     Ok(Way { pair, target, options, to })
 }
 
-fn pick_place(route: &Route, proxies: &Proxies, call: &RawRequest) -> usize {
+fn pick_upstream(route: &Route, proxies: &Proxies, call: &RawRequest) -> usize {
     match &route.sticky {
         None => route.pick(None),
         Some(Sticky::Metadata(name)) => route.pick(call.metadata().bytes(name).map(|value| &value[..])),

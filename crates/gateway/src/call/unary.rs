@@ -27,7 +27,8 @@ pub(super) async fn answer(decision: Box<Decision>, mut call: RawRequest) -> Res
     let record = decision.begin_record(&call, Some(StreamType::UNARY), Some(&body));
     let copy = copies::prepare(&decision, &call, &body);
     // Kept if the call may be retried at another upstream.
-    let fallback = decision.route.fallback(decision.place).map(|place| (place, body.clone()));
+    let fallback =
+        decision.route.fallback(decision.upstream_index).map(|upstream_index| (upstream_index, body.clone()));
     // The room is held until the response is returned; from then on it counts as data that the caller has not read.
     let (first, _room) = match room {
         None => (attempt(&decision, body).await, None),
@@ -35,8 +36,8 @@ pub(super) async fn answer(decision: Box<Decision>, mut call: RawRequest) -> Res
         Some(room) => Box::pin(response_room::await_response(room, attempt(&decision, body))).await,
     };
     let (decision, result) = match (first, fallback) {
-        (Err(failure), Some((place, body))) if may_repeat(&decision, &failure) => {
-            let decision = decision.retry_at(place, &call).inspect_err(|failure| {
+        (Err(failure), Some((upstream_index, body))) if may_repeat(&decision, &failure) => {
+            let decision = decision.retry_at(upstream_index, &call).inspect_err(|failure| {
                 if let Some(record) = &record {
                     record.record_end(Err(failure.status()));
                 }
@@ -90,7 +91,7 @@ async fn attempt(decision: &Decision, body: Body) -> Result<Answer> {
     let began = Instant::now();
     let result = exchange(decision, body).await;
     let code = result.as_ref().err().map(Failure::code);
-    decision.route.record(decision.place, code, began);
+    decision.route.record(decision.upstream_index, code, began);
     result
 }
 

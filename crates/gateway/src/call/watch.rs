@@ -19,23 +19,23 @@ use crate::plan::Route;
 pub(super) struct Watch {
     route: Arc<Route>,
     /// Index of the upstream in the route.
-    place: usize,
+    upstream_index: usize,
     began: Instant,
     record: Option<OpenCall>,
     /// Held until the stream ends.
-    _places: [CallPermit; 2],
+    _permits: [CallPermit; 2],
 }
 
 impl Watch {
     /// Takes the call's permits.
     pub(super) fn new(decision: &mut Decision, record: Option<OpenCall>) -> Self {
-        let (route, _places) = (decision.route.clone(), decision.take_places());
-        Self { route, place: decision.place, began: Instant::now(), record, _places }
+        let (route, _permits) = (decision.route.clone(), decision.take_permits());
+        Self { route, upstream_index: decision.upstream_index, began: Instant::now(), record, _permits }
     }
 
     /// Counts a call that failed before the upstream's response began.
     pub(super) fn record_failure(&self, failure: Failure) -> Failure {
-        self.route.record_stream(self.place, Some(failure.code()), self.began);
+        self.route.record_stream(self.upstream_index, Some(failure.code()), self.began);
         self.record_end(Err(failure.status()));
         failure
     }
@@ -50,7 +50,7 @@ impl Watch {
     pub(super) fn observe(self, answer: Result<RawResponse>) -> Result<RawResponse> {
         let mut answer = answer.map_err(|failure| self.record_failure(failure))?;
         answer.on_end(move |result| {
-            self.route.record_stream(self.place, result.err().map(Status::code), self.began);
+            self.route.record_stream(self.upstream_index, result.err().map(Status::code), self.began);
             self.record_end(result);
         });
         Ok(answer)
@@ -122,7 +122,8 @@ impl AttachedWatch {
         if let Err(failure) = ended
             && let Some(suppressed) = RATE.allow()
         {
-            let (upstream, failure) = (self.watch.route.upstream_name(self.watch.place), failure.status());
+            let (upstream, failure) =
+                (self.watch.route.upstream_name(self.watch.upstream_index), failure.status());
             tracing::warn!(target: "polyrpc_gateway", method = target, upstream, %failure, suppressed, "a stream failed");
         }
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -140,7 +141,7 @@ impl AttachedWatch {
             Worst::GivenUp => return,
             Worst::Failed(code) | Worst::Fault(code) => Some(code),
         };
-        watch.route.record_stream(watch.place, code, watch.began);
+        watch.route.record_stream(watch.upstream_index, code, watch.began);
         match code.map(|code| Status::new(code, "a stream failed")) {
             None => watch.record_end(Ok(())),
             Some(status) => watch.record_end(Err(&status)),

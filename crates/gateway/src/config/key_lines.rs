@@ -32,10 +32,13 @@ pub(super) fn line_of_key(text: &str, path: &str) -> usize {
         None => (path, None),
     };
     let header = format!("[{table}]");
-    let place = text.lines().position(|line| line.split('#').next().unwrap_or_default().trim() == header);
-    match (place, key) {
-        (Some(place), Some(key)) => KeyLines::from_table(text, place + 1).line(key).unwrap_or(place + 1),
-        (Some(place), None) => place + 1,
+    let header_index =
+        text.lines().position(|line| line.split('#').next().unwrap_or_default().trim() == header);
+    match (header_index, key) {
+        (Some(header_index), Some(key)) => {
+            KeyLines::from_table(text, header_index + 1).line(key).unwrap_or(header_index + 1)
+        }
+        (Some(header_index), None) => header_index + 1,
         // A key before all tables, or an inline table.
         (None, _) => KeyLines::from_table(text, 0).line(table).unwrap_or(0),
     }

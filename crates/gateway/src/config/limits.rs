@@ -18,7 +18,7 @@ pub(super) fn problems(
     check_all(limits, &mut found);
     for upstream in upstreams {
         let name = format!("upstream `{}`: ", upstream.name);
-        let at = Place(upstream, &name);
+        let at = Section(upstream, &name);
         let (breaker, checks) = (upstream.breaker.as_ref(), upstream.health.as_ref());
         let times = [("timeout", upstream.timeout), ("connect_timeout", upstream.connect_timeout)];
         found.check_times(&at, times);
@@ -35,7 +35,7 @@ pub(super) fn problems(
     }
     for route in routes {
         let name = route.name.as_ref().map_or(String::new(), |name| format!("route `{name}`: "));
-        let at = Place(route, &name);
+        let at = Section(route, &name);
         found.check_times(&at, [("timeout", route.timeout)]);
         found.check_counts(&at, [("calls", route.calls)]);
         if let Some(mirror) = &route.mirror {
@@ -50,14 +50,14 @@ pub(super) fn problems(
         }
     }
     if let Some(tools) = tools {
-        found.check_times(&Place(tools, "[mcp]: "), [("timeout", tools.timeout)]);
+        found.check_times(&Section(tools, "[mcp]: "), [("timeout", tools.timeout)]);
     }
     found.0
 }
 
 /// Those of `[limits]`.
 fn check_all(limits: &Lined<Limits>, found: &mut Found) {
-    let at = Place(limits, "[limits]: ");
+    let at = Section(limits, "[limits]: ");
     found.check_counts(&at, [("calls", limits.calls), ("connections", limits.connections)]);
     found.check_counts(
         &at,
@@ -92,25 +92,25 @@ fn check_all(limits: &Lined<Limits>, found: &mut Found) {
 }
 
 /// A part of the file, and what a text about it begins with.
-struct Place<'c, T>(&'c Lined<T>, &'c str);
+struct Section<'c, T>(&'c Lined<T>, &'c str);
 
 struct Found(Vec<ConfigError>);
 
 impl Found {
-    fn check_times<T, const N: usize>(&mut self, at: &Place<'_, T>, times: [(&str, Option<Span>); N]) {
+    fn check_times<T, const N: usize>(&mut self, at: &Section<'_, T>, times: [(&str, Option<Span>); N]) {
         for (key, _) in times.into_iter().filter(|(_, time)| is_zero(*time)) {
             self.add_zero(at, key);
         }
     }
 
-    fn check_counts<T, const N: usize>(&mut self, at: &Place<'_, T>, counts: [(&str, Option<usize>); N]) {
+    fn check_counts<T, const N: usize>(&mut self, at: &Section<'_, T>, counts: [(&str, Option<usize>); N]) {
         for (key, _) in counts.into_iter().filter(|(_, count)| *count == Some(0)) {
             self.add_zero(at, key);
         }
     }
 
     /// A key of a table within the part.
-    fn check_in_table<T>(&mut self, at: &Place<'_, T>, table: &str, key: &str, is_zero: bool) {
+    fn check_in_table<T>(&mut self, at: &Section<'_, T>, table: &str, key: &str, is_zero: bool) {
         if is_zero {
             let text = format!(
                 "{}`{key}` of `{table}` is 0, which nothing could keep; leave it out for the default",
@@ -120,11 +120,11 @@ impl Found {
         }
     }
 
-    fn add_zero<T>(&mut self, at: &Place<'_, T>, key: &str) {
+    fn add_zero<T>(&mut self, at: &Section<'_, T>, key: &str) {
         self.add(at, key, &format!("`{key}` is 0, which nothing could keep; leave it out for the default"));
     }
 
-    fn add<T>(&mut self, at: &Place<'_, T>, key: &str, text: &str) {
+    fn add<T>(&mut self, at: &Section<'_, T>, key: &str, text: &str) {
         self.0.push(ConfigError::new(at.0.line_of(key), format!("{}{text}", at.1)));
     }
 }

@@ -166,7 +166,7 @@ impl Mirror {
 
     fn submit(&self, job: Job) {
         let sender = self.jobs.get_or_init(|| start(self.spec.concurrent));
-        // There is a place for each copy that the budget admits.
+        // There is a slot for each copy that the budget admits.
         let sent = sender.as_ref().is_some_and(|sender| sender.try_send(job).is_ok());
         if !sent {
             self.shared.counts.dropped.add();
@@ -206,8 +206,8 @@ impl Drop for CopyPermit {
 }
 
 /// Starts the thread that makes copies. It runs until the sender is dropped; then copies in flight are abandoned.
-fn start(places: usize) -> Option<mpsc::Sender<Job>> {
-    let (sender, mut jobs) = mpsc::channel::<Job>(places.max(1));
+fn start(capacity: usize) -> Option<mpsc::Sender<Job>> {
+    let (sender, mut jobs) = mpsc::channel::<Job>(capacity.max(1));
     let run = move || {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,

@@ -175,9 +175,9 @@ fn dropped_pushes(plan: &Plan, config: &Config) -> Vec<CheckWarning> {
 /// Upstreams that are this gateway. Where the protocol has no metadata, nothing counts how often a call has passed it.
 fn loops(plan: &Plan, config: &Config) -> Vec<CheckWarning> {
     let is_own = |url: &str| {
-        let place = url.split_once("://").map_or("", |(_, place)| place);
-        let place = place.split(['/', '?']).next().unwrap_or_default();
-        config.listen.iter().any(|listen| !place.ends_with(":0") && listen.address == place)
+        let authority = url.split_once("://").map_or("", |(_, authority)| authority);
+        let authority = authority.split(['/', '?']).next().unwrap_or_default();
+        config.listen.iter().any(|listen| !authority.ends_with(":0") && listen.address == authority)
     };
     let own = config.upstream.iter().zip(&plan.upstreams).filter(|(spec, _)| is_own(&spec.url));
     let note = |(spec, upstream): (&Lined<UpstreamSpec>, &Arc<Upstream>)| {

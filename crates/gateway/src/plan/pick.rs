@@ -23,7 +23,7 @@ impl Shares {
     }
 
     /// Returns the index for a key: the same one in every process. Without a key, picks by the shares.
-    pub(super) fn place(&self, key: Option<&[u8]>) -> usize {
+    pub(super) fn index(&self, key: Option<&[u8]>) -> usize {
         let whole = self.sums.last().copied().unwrap_or(1).max(1);
         let number = match key {
             Some(key) => mix(hash(key)),
@@ -43,8 +43,8 @@ mod tests {
         let shares = Shares::new([95, 0, 5]);
         let mut counts = [[0; 3]; 2];
         for n in 0..10_000_u32 {
-            counts[0][shares.place(None)] += 1;
-            counts[1][shares.place(Some(n.to_string().as_bytes()))] += 1;
+            counts[0][shares.index(None)] += 1;
+            counts[1][shares.index(Some(n.to_string().as_bytes()))] += 1;
         }
         for [first, second, third] in counts {
             assert_eq!(second, 0);
@@ -53,11 +53,11 @@ mod tests {
     }
 
     #[test]
-    fn key_keeps_its_place() {
+    fn key_keeps_its_index() {
         let (one, other) = (Shares::new([1, 1, 1]), Shares::new([1, 1, 1]));
-        other.place(None);
+        other.index(None);
         for key in ["", "a", "user 17"] {
-            assert_eq!(one.place(Some(key.as_bytes())), other.place(Some(key.as_bytes())));
+            assert_eq!(one.index(Some(key.as_bytes())), other.index(Some(key.as_bytes())));
         }
     }
 }

@@ -146,39 +146,39 @@ impl Route {
             && own.metadata.iter().all(|(key, glob)| others.metadata.get(key) == Some(glob))
     }
 
-    /// Returns the place of the upstream of a call, by the key that it is bound to.
+    /// Returns the index of the upstream of a call, by the key that it is bound to.
     pub(crate) fn pick(&self, key: Option<&[u8]>) -> usize {
         let rolled_back = self.lasting.rollback.as_ref().filter(|rollback| rollback.reason().is_some());
         rolled_back
-            .and_then(|rollback| self.place_of(rollback.fallback()))
-            .unwrap_or_else(|| self.shares.place(key))
+            .and_then(|rollback| self.index_of(rollback.fallback()))
+            .unwrap_or_else(|| self.shares.index(key))
     }
 
     /// Returns the index of the upstream at which a call is retried if this one fails.
-    pub(crate) fn fallback(&self, place: usize) -> Option<usize> {
+    pub(crate) fn fallback(&self, index: usize) -> Option<usize> {
         let rollback = self.lasting.rollback.as_ref()?;
-        self.place_of(rollback.fallback()).filter(|fallback| *fallback != place)
+        self.index_of(rollback.fallback()).filter(|fallback| *fallback != index)
     }
 
-    fn place_of(&self, name: &str) -> Option<usize> {
+    fn index_of(&self, name: &str) -> Option<usize> {
         self.targets.iter().position(|target| target.upstream.spec.name == name)
     }
 
     /// Records the result of a unary call.
-    pub(crate) fn record(&self, place: usize, code: Option<Code>, began: Instant) {
-        self.record_result(place, code, began, false);
+    pub(crate) fn record(&self, index: usize, code: Option<Code>, began: Instant) {
+        self.record_result(index, code, began, false);
     }
 
     /// Records the result of a streaming call. Its duration says nothing about the upstream, so it does not enter the
     /// percentiles of `rollback`.
-    pub(crate) fn record_stream(&self, place: usize, code: Option<Code>, began: Instant) {
-        self.record_result(place, code, began, true);
+    pub(crate) fn record_stream(&self, index: usize, code: Option<Code>, began: Instant) {
+        self.record_result(index, code, began, true);
     }
 
-    fn record_result(&self, place: usize, code: Option<Code>, began: Instant, is_stream: bool) {
+    fn record_result(&self, index: usize, code: Option<Code>, began: Instant, is_stream: bool) {
         let now = Instant::now();
         let took = now.saturating_duration_since(began);
-        let Some(target) = self.targets.get(place) else { return };
+        let Some(target) = self.targets.get(index) else { return };
         match code {
             None => target.latency.record(took),
             Some(code) if is_fault(code) => target.failures.add(1),
@@ -190,8 +190,8 @@ impl Route {
     }
 
     /// Returns the name of the upstream at an index.
-    pub(crate) fn upstream_name(&self, place: usize) -> &str {
-        self.targets.get(place).map_or("", |target| &target.upstream.spec.name)
+    pub(crate) fn upstream_name(&self, index: usize) -> &str {
+        self.targets.get(index).map_or("", |target| &target.upstream.spec.name)
     }
 
     /// Returns the name of a method for the upstream.

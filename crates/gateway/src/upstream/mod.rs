@@ -23,7 +23,7 @@ pub(crate) const ENDS_TOGETHER: &str = "a brpc stream ends in both directions at
      gRPC-Web and Connect follow the last request; `http_version=2` in the upstream's URL helps";
 
 /// Maximum of concurrent calls of a thread to an upstream without `calls`. They share a connection, of which a server
-/// of PolyRPC takes 4,096 calls before it stops reading: callers with waiting calls must leave places for others.
+/// of PolyRPC takes 4,096 calls before it stops reading: callers with waiting calls must leave room for others.
 const CALLS_OF_A_THREAD: usize = 4_000;
 
 /// The servers of one upstream, and the connections to them.

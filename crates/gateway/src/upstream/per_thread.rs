@@ -23,13 +23,13 @@ impl<T> PerThread<T> {
     /// Returns the value of this thread. Threads get one in the order of their first use; threads that come when all
     /// are taken share the first.
     pub(super) fn current(&self) -> &T {
-        let place = match self.values.len() {
+        let index = match self.values.len() {
             1 => 0,
             _ => ID
                 .with(|id| self.owners.iter().position(|owner| owner.get_or_init(|| *id) == id))
                 .unwrap_or(0),
         };
-        &self.values[place]
+        &self.values[index]
     }
 
     pub(super) fn first(&self) -> &T {

@@ -54,7 +54,7 @@ impl<const N: usize> Table<N> {
                 let _ = write!(out, "\n| {name} |");
                 for (.., cell) in cases.iter().filter(|(_, of, ..)| *of == row) {
                     let shown = match cell.contains(": ") {
-                        true => format!("[{}]", place(&mut notes, cell)),
+                        true => format!("[{}]", number_of(&mut notes, cell)),
                         false => cell.clone(),
                     };
                     let _ = write!(out, " {shown} |");
@@ -70,9 +70,9 @@ impl<const N: usize> Table<N> {
     }
 }
 
-fn place<'n>(notes: &mut Vec<&'n str>, note: &'n str) -> usize {
+fn number_of<'n>(notes: &mut Vec<&'n str>, note: &'n str) -> usize {
     match notes.iter().position(|known| *known == note) {
-        Some(place) => place + 1,
+        Some(index) => index + 1,
         None => {
             notes.push(note);
             notes.len()

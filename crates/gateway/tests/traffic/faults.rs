@@ -196,7 +196,7 @@ async fn reload_without_threads_in_the_file_keeps_those_of_the_start() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn call_that_is_repeated_keeps_its_only_place_in_the_route() {
+async fn call_that_is_repeated_keeps_its_only_permit_of_the_route() {
     let shop = Shop::start(0).await;
     let wrong = start_broken(Fault::Closes, b"").await;
     let rollback = "rollback = { to = \"right\", failures = 1.0 }";
@@ -241,7 +241,7 @@ async fn calls_beyond_the_limit_of_a_route_are_refused() {
     assert_eq!(customers.call("Get", 1).await.unwrap_err().code(), Code::DeadlineExceeded);
 }
 
-/// Calls whose only message does not come hold no place of those that have one.
+/// Calls whose only message does not come take no permit from those whose message comes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_without_a_message_do_not_use_up_the_limit_of_a_route() {
     let shop = Shop::start(0).await;

@@ -505,7 +505,7 @@ async fn streams_that_pass_unread_count_as_calls_until_they_end() {
     assert_eq!(answer, GOES_ON);
     let refused = open().await.map(|_| ()).unwrap_err();
     assert_eq!(refused.code(), polyrpc::Code::ResourceExhausted, "{refused}");
-    // One that its caller gives up leaves its place, too.
+    // One that its caller gives up returns its permit, too.
     drop(first);
     timeout(Duration::from_secs(60), async {
         while open().await.is_err() {
@@ -513,6 +513,6 @@ async fn streams_that_pass_unread_count_as_calls_until_they_end() {
         }
     })
     .await
-    .expect("the place is free again");
+    .expect("the permit is free again");
     gateway.shutdown().await;
 }

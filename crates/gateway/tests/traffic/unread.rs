@@ -153,7 +153,7 @@ async fn caller_that_reads_gets_every_large_response_however_many_it_asks_for() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waiting_calls_of_one_caller_leave_places_for_others() {
+async fn waiting_calls_of_one_caller_leave_permits_for_others() {
     let (store, _) = store().await;
     let gateway = gateway_with(&store, "calls = 32").await;
     let (greedy, other) = (client(&gateway), client(&gateway));
@@ -163,7 +163,7 @@ async fn waiting_calls_of_one_caller_leave_places_for_others() {
         let body = Body::new(Format::Raw, Bytes::from_static(b"x"));
         waiting.spawn(async move { greedy.call_raw("Store/Wait", body, CallOptions::default()).await });
     }
-    // A sixteenth of the places is for other connections.
+    // A sixteenth of the permits is for other connections.
     for _ in 0..10 {
         let refused = timeout(PATIENCE, waiting.join_next()).await.expect("some calls are refused");
         let refused = refused.unwrap().unwrap().unwrap_err();

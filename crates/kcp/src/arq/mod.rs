@@ -272,10 +272,10 @@ impl Arq {
             data: &[],
         };
         let last = self.receiving.unacknowledged().saturating_sub(1);
-        for (place, ack) in self.receiving.acks().drain(..).enumerate() {
+        for (index, ack) in self.receiving.acks().drain(..).enumerate() {
             // Segments covered by `una` need no further acknowledgement; the last one serves the round-trip
             // measurement.
-            if (place == last || distance(ack.sn, header.una) >= 0) && sink.room() >= OVERHEAD {
+            if (index == last || distance(ack.sn, header.una) >= 0) && sink.room() >= OVERHEAD {
                 sink.put(&Segment { sn: ack.sn, ts: ack.ts, ..header });
             }
         }

@@ -138,13 +138,13 @@ impl SendWindow {
 
     /// Handles the acknowledgement of a segment that was sent at `ts`. Returns whether the window moved.
     pub(super) fn acknowledge(&mut self, sn: u32, ts: Millis) -> bool {
-        let Ok(place) = usize::try_from(distance(sn, self.first)) else { return false };
+        let Ok(index) = usize::try_from(distance(sn, self.first)) else { return false };
         // Only new acknowledgements count as skips: otherwise a peer that repeats itself would cause retransmission of
         // everything.
-        let Some(_) = self.in_flight.get_mut(place).and_then(|segment| segment.data.take()) else {
+        let Some(_) = self.in_flight.get_mut(index).and_then(|segment| segment.data.take()) else {
             return false;
         };
-        for earlier in self.in_flight.iter_mut().take(place) {
+        for earlier in self.in_flight.iter_mut().take(index) {
             if earlier.sent.since(ts) <= 0 {
                 earlier.skips += 1;
             }
@@ -207,11 +207,11 @@ impl SendWindow {
 
     /// Moves segments into the window. Returns whether any of them is new.
     fn fill_window(&mut self, room: usize) -> bool {
-        let places = self.window().saturating_sub(self.in_flight.len());
+        let free = self.window().saturating_sub(self.in_flight.len());
         if room != usize::MAX {
-            return self.fill_sparingly(places, room);
+            return self.fill_sparingly(free, room);
         }
-        let count = places.min(self.waiting.len());
+        let count = free.min(self.waiting.len());
         self.in_flight.extend(self.waiting.drain(..count).map(InFlight::new));
         count > 0
     }
@@ -219,9 +219,9 @@ impl SendWindow {
     /// Does the same with a limited number of bytes for the peer: segments are cut so that they can be retransmitted,
     /// since a `kcp-go` peer whose request was acknowledged sends nothing more by itself.
     #[cold]
-    fn fill_sparingly(&mut self, places: usize, mut room: usize) -> bool {
+    fn fill_sparingly(&mut self, free: usize, mut room: usize) -> bool {
         let before = self.in_flight.len();
-        for _ in 0..places {
+        for _ in 0..free {
             let Some(first) = self.waiting.front_mut() else { break };
             let most = (room / (1 + REPEATS)).max(OVERHEAD + LEAST_DATA).min(room).saturating_sub(OVERHEAD);
             if most == 0 {

@@ -33,15 +33,15 @@ impl Decoder {
     /// Adds a shard, and returns those that can be recovered now.
     pub(crate) fn take(&mut self, seqid: u32, is_data: bool, shard: &[u8]) -> Vec<Vec<u8>> {
         let size = u32::from(self.shards.data) + u32::from(self.shards.parity);
-        let place = seqid % size;
-        let is_ours = is_data == (place < u32::from(self.shards.data)) && seqid < u32::MAX / size * size;
+        let index = seqid % size;
+        let is_ours = is_data == (index < u32::from(self.shards.data)) && seqid < u32::MAX / size * size;
         if !is_ours {
             // The peer's groups have another layout: nothing can be recovered.
             return Vec::new();
         }
         let (data, code) = (usize::from(self.shards.data), self.code.clone());
-        let group = self.group(seqid - place, size as usize);
-        match group.kept.get_mut(place as usize) {
+        let group = self.group(seqid - index, size as usize);
+        match group.kept.get_mut(index as usize) {
             Some(slot @ None) => *slot = Some(shard.to_vec()),
             _ => return Vec::new(),
         }
@@ -62,14 +62,14 @@ impl Decoder {
     }
 
     fn group(&mut self, begin: u32, size: usize) -> &mut Group {
-        let place = self.groups.iter().position(|group| group.begin == begin).unwrap_or_else(|| {
+        let index = self.groups.iter().position(|group| group.begin == begin).unwrap_or_else(|| {
             if self.groups.len() >= GROUPS {
                 self.groups.pop_front();
             }
             self.groups.push_back(Group { begin, kept: vec![None; size], is_whole: false });
             self.groups.len() - 1
         });
-        &mut self.groups[place]
+        &mut self.groups[index]
     }
 }
 

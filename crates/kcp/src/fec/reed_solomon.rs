@@ -29,9 +29,9 @@ impl Code {
     }
 
     /// Adds a data shard's contribution to each parity shard.
-    pub(crate) fn add(&self, place: usize, data: &[u8], parity: &mut [Vec<u8>]) {
+    pub(crate) fn add(&self, index: usize, data: &[u8], parity: &mut [Vec<u8>]) {
         for (row, parity) in self.rows.iter().zip(parity) {
-            multiply_add(row.get(place).copied().unwrap_or(0), data, parity);
+            multiply_add(row.get(index).copied().unwrap_or(0), data, parity);
         }
     }
 
@@ -39,7 +39,7 @@ impl Code {
     /// one; shorter ones are zero-padded.
     pub(crate) fn reconstruct(&self, shards: &[Option<Vec<u8>>]) -> Option<Vec<Vec<u8>>> {
         let (data, parity) = shards.split_at_checked(self.data)?;
-        let missing: Vec<usize> = (0..self.data).filter(|&place| data[place].is_none()).collect();
+        let missing: Vec<usize> = (0..self.data).filter(|&index| data[index].is_none()).collect();
         let longest = shards.iter().flatten().map(Vec::len).max()?;
         // The contributions of the missing shards to each parity shard: as many equations as unknowns.
         let mut sums = Vec::with_capacity(missing.len());
@@ -52,7 +52,7 @@ impl Code {
                 multiply_add(factor, shard.as_deref().unwrap_or_default(), &mut sum);
             }
             sums.push(sum);
-            factors.push(missing.iter().map(|&place| row[place]).collect::<Vec<_>>());
+            factors.push(missing.iter().map(|&index| row[index]).collect::<Vec<_>>());
         }
         if sums.len() < missing.len() {
             return None;
@@ -74,8 +74,8 @@ fn dot(a: &[u8], b: impl Iterator<Item = u8>) -> u8 {
 /// Returns the inverse of a square matrix by elimination, if it has one.
 fn invert(mut matrix: Vec<Vec<u8>>) -> Option<Vec<Vec<u8>>> {
     let size = matrix.len();
-    for (place, row) in matrix.iter_mut().enumerate() {
-        row.extend((0..size).map(|column| u8::from(column == place)));
+    for (index, row) in matrix.iter_mut().enumerate() {
+        row.extend((0..size).map(|column| u8::from(column == index)));
     }
     for column in 0..size {
         let pivot = (column..size).find(|&row| matrix[row][column] != 0)?;
@@ -83,9 +83,9 @@ fn invert(mut matrix: Vec<Vec<u8>>) -> Option<Vec<Vec<u8>>> {
         let scale = inverse(matrix[column][column]);
         matrix[column].iter_mut().for_each(|element| *element = multiply(*element, scale));
         let pivot = matrix[column].clone();
-        for (place, row) in matrix.iter_mut().enumerate() {
+        for (index, row) in matrix.iter_mut().enumerate() {
             let factor = row[column];
-            if place != column {
+            if index != column {
                 multiply_add(factor, &pivot, row);
             }
         }

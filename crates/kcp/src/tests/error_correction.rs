@@ -63,11 +63,11 @@ fn as_many_datagrams_as_parity_shards_may_be_lost() {
         let groups = recorded.lines().count() / (data + parity);
         for first in 0..data {
             // The lost ones differ from group to group; the incomplete last group has no parity.
-            let is_lost = |place: usize| {
-                let (group, place) = (place / (data + parity), place % (data + parity));
-                group < groups && (place + group + data + parity - first) % (data + parity) < parity
+            let is_lost = |index: usize| {
+                let (group, index) = (index / (data + parity), index % (data + parity));
+                group < groups && (index + group + data + parity - first) % (data + parity) < parity
             };
-            let arrived = recorded.lines().enumerate().filter(|(place, _)| !is_lost(*place));
+            let arrived = recorded.lines().enumerate().filter(|(index, _)| !is_lost(*index));
             let arrived = arrived.map(|(_, line)| bytes(line));
             assert!(read(config.clone(), arrived) == messages(), "{data} and {parity}, from {first}");
         }
@@ -114,12 +114,12 @@ fn every_shard_count_has_a_code() {
         let (mut encoder, mut decoder) = (Encoder::new(shards, code.clone()), Decoder::new(shards, code));
         let mut recovered = Vec::new();
         let lost = usize::from(parity).min(usize::from(data));
-        for place in 0..data {
-            let mut datagram = vec![place; OVERHEAD + 3 + usize::from(place % 7)];
+        for index in 0..data {
+            let mut datagram = vec![index; OVERHEAD + 3 + usize::from(index % 7)];
             let is_last = encoder.protect(&mut datagram);
-            assert_eq!(is_last, place == data - 1);
-            if usize::from(place) >= lost {
-                recovered.extend(decoder.take(u32::from(place), true, &datagram[HEADER..]));
+            assert_eq!(is_last, index == data - 1);
+            if usize::from(index) >= lost {
+                recovered.extend(decoder.take(u32::from(index), true, &datagram[HEADER..]));
             }
         }
         encoder.parity(|header, parity| {
@@ -127,8 +127,8 @@ fn every_shard_count_has_a_code() {
             recovered.extend(decoder.take(u32::from_le_bytes([a, b, c, d]), false, parity));
         });
         assert_eq!(recovered.len(), lost, "{data} and {parity}");
-        for (place, shard) in recovered.iter().enumerate() {
-            assert!(crate::fec::strip_padding(shard).unwrap().iter().all(|&byte| usize::from(byte) == place));
+        for (index, shard) in recovered.iter().enumerate() {
+            assert!(crate::fec::strip_padding(shard).unwrap().iter().all(|&byte| usize::from(byte) == index));
         }
     }
 }

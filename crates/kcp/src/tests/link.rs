@@ -134,8 +134,8 @@ impl Pair {
             }
             let mut datagram = datagram.clone();
             if self.happens(self.faults.damages) {
-                let place = self.random() as usize % datagram.len();
-                datagram[place] ^= 1 << (self.random() % 8);
+                let index = self.random() as usize % datagram.len();
+                datagram[index] ^= 1 << (self.random() % 8);
             }
             let delay = self.faults.delay
                 + if self.faults.jitter > 0 { self.random() % self.faults.jitter } else { 0 };
@@ -163,7 +163,7 @@ impl Pair {
 }
 
 pub(super) fn text(length: usize) -> Vec<u8> {
-    (0..length).map(|place| (place * 31 + place / 251) as u8).collect()
+    (0..length).map(|index| (index * 31 + index / 251) as u8).collect()
 }
 
 fn protected() -> Config {

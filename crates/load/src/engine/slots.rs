@@ -18,7 +18,7 @@ pub(crate) struct Slots<F> {
     in_flight: usize,
 }
 
-/// Place of one call at a time.
+/// Holds one call at a time.
 struct Slot<F> {
     call: Pin<Box<Option<F>>>,
     waker: Waker,
@@ -65,9 +65,9 @@ impl<F: Future> Slots<F> {
 
     /// Starts a call in a slot and polls it once. Returns its result if it has ended already.
     pub(crate) fn start(&mut self, slot: u32, times: CallTimes, call: F) -> Option<F::Output> {
-        let place = &mut self.slots[slot as usize];
-        place.times = times;
-        place.call.set(Some(call));
+        let entry = &mut self.slots[slot as usize];
+        entry.times = times;
+        entry.call.set(Some(call));
         self.in_flight += 1;
         self.poll(slot)
     }

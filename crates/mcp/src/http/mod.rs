@@ -93,7 +93,7 @@ async fn post(
         Ok(Err(response)) => return response,
         Err(_) => return refusal(408, "the body was not complete in time"),
     };
-    // Not earlier: a client that sends no body would hold the place of one that does.
+    // Not earlier: a client that sends no body would hold the permit of one that does.
     let Ok(_permit) = endpoint.requests.try_acquire() else { return busy() };
     let Ok(text) = std::str::from_utf8(&body.bytes) else {
         return failure(400, None, &Error::new(PARSE_ERROR, "the message is not UTF-8"));

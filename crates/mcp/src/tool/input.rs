@@ -6,7 +6,7 @@ use polyrpc_describe::{Content, Definitions};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::members::{self, PLACE};
+use super::members::{self, REFERENCE_PREFIX};
 
 /// How the arguments of a tool, which are an object, become a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) enum Input {
 impl Input {
     /// Also returns the schema of the arguments.
     pub(super) fn new(content: &Content) -> Result<(Self, Value), String> {
-        let mut definitions = Definitions::new(Json::Proto3, PLACE);
+        let mut definitions = Definitions::new(Json::Proto3, REFERENCE_PREFIX);
         let schema = definitions.inline_schema(content);
         let (input, mut schema) = match content {
             Content::Type(TypeSchema::Any) => (Self::Message, json!({ "type": "object" })),
@@ -111,7 +111,7 @@ pub(super) fn add_definitions(schema: &mut Value, definitions: Definitions) -> R
     // The message itself has a definition too, which matters only if it contains itself.
     let names: Vec<_> = definitions.keys().cloned().collect();
     for name in names {
-        let reference = Value::from(format!("{PLACE}{name}")).to_string();
+        let reference = Value::from(format!("{REFERENCE_PREFIX}{name}")).to_string();
         let refers = |value: &Value| value.to_string().contains(&reference);
         if !refers(schema) && !definitions.values().any(refers) {
             definitions.remove(&name);

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 /// Prefix of references to the definitions of a schema.
-pub(super) const PLACE: &str = "#/$defs/";
+pub(super) const REFERENCE_PREFIX: &str = "#/$defs/";
 
 /// Checks the names of all members in `text`, which is JSON, at any depth.
 ///
@@ -78,7 +78,7 @@ impl<'s> Check<'s> {
     }
 
     fn resolve(&self, schema: &'s Value) -> &'s Value {
-        let name = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix(PLACE));
+        let name = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix(REFERENCE_PREFIX));
         name.and_then(|name| self.definitions.get(name)).unwrap_or(schema)
     }
 }

@@ -70,7 +70,7 @@ impl Tools {
             tools.push(Tool::new(method, name, settings)?);
         }
         tools.sort_by(|one, other| one.name.cmp(&other.name));
-        // The same method may be declared in several places.
+        // The same method may be declared in several files.
         tools.dedup_by(|one, other| one.target == other.target);
         Ok(Self { tools, omitted })
     }
@@ -86,14 +86,14 @@ impl Tools {
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<&Tool> {
-        let place = self.tools.binary_search_by(|tool| tool.name.as_str().cmp(name)).ok()?;
-        self.tools.get(place)
+        let index = self.tools.binary_search_by(|tool| tool.name.as_str().cmp(name)).ok()?;
+        self.tools.get(index)
     }
 
     /// Returns the tools behind the one of this name; `None` if there is no such tool.
     pub(crate) fn tools_after(&self, name: &str) -> Option<&[Tool]> {
-        let place = self.tools.binary_search_by(|tool| tool.name.as_str().cmp(name)).ok()?;
-        self.tools.get(place + 1..)
+        let index = self.tools.binary_search_by(|tool| tool.name.as_str().cmp(name)).ok()?;
+        self.tools.get(index + 1..)
     }
 }
 

@@ -4,7 +4,7 @@ use polyrpc_describe::{Content, Definitions};
 use serde_json::{Value, json};
 
 use super::input::add_definitions;
-use super::members::PLACE;
+use super::members::REFERENCE_PREFIX;
 
 /// How a reply becomes the structured content of a result, which is an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) enum Output {
 impl Output {
     /// Also returns the schema of the content, if it is known. `limit`: the number of messages of a stream.
     pub(super) fn new(content: &Content, limit: Option<usize>) -> Result<(Self, Option<Value>), String> {
-        let mut definitions = Definitions::new(Json::Proto3, PLACE);
+        let mut definitions = Definitions::new(Json::Proto3, REFERENCE_PREFIX);
         let is_unknown = matches!(content, Content::Type(TypeSchema::Any));
         let (output, mut schema) = if let Some(limit) = limit {
             let item = definitions.schema(content);

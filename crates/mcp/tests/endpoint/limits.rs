@@ -33,7 +33,7 @@ async fn call_that_takes_too_long_fails() {
 async fn more_requests_than_allowed_are_refused_until_others_end() {
     let running = serve(everything().max_requests(1)).await;
     let address = running.server.address().clone();
-    // A call that does not end takes the only place.
+    // A call that does not end takes the only permit.
     let wait =
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait","arguments":{"arg1":"x"}}}"#;
     let slow = begin(&address, wait, wait.len());
@@ -63,7 +63,7 @@ fn begin(address: &Address, body: &str, length: usize) -> TcpStream {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_without_their_bodies_take_no_place_and_end() {
+async fn requests_without_their_bodies_take_no_permit_and_end() {
     let running = serve(everything().max_requests(1)).await;
     let address = running.server.address().clone();
     let mut slow: Vec<_> = (0..3).map(|_| begin(&address, "{", 9)).collect();

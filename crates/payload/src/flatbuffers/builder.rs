@@ -84,8 +84,8 @@ impl Builder {
     pub fn vector<T: Inline>(&mut self, elements: &[T]) -> Offset<[T]> {
         let size = elements.len() * T::SIZE;
         self.make_room(size, T::ALIGN.max(OFFSET));
-        for (element, place) in elements.iter().zip(self.take(size).chunks_exact_mut(T::SIZE)) {
-            element.write(place);
+        for (element, out) in elements.iter().zip(self.take(size).chunks_exact_mut(T::SIZE)) {
+            element.write(out);
         }
         Offset::new(self.push_len(elements.len()))
     }

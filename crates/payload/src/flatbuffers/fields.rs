@@ -37,28 +37,28 @@ impl<'a> Fields<'a> {
     /// Returns the field with this id; `None` if it is absent.
     #[inline]
     pub fn get<T: Value + ?Sized>(self, id: u16) -> Option<T::View<'a>> {
-        T::view(self.buffer, self.place(id)?)
+        T::view(self.buffer, self.position_of(id)?)
     }
 
     /// Returns the content of a union: the value with this id.
     #[inline]
     pub fn union<T: Value + ?Sized>(self, id: u16) -> Option<T::View<'a>> {
-        T::view_in_union(self.buffer, self.place(id)?)
+        T::view_in_union(self.buffer, self.position_of(id)?)
     }
 
     /// Returns the bytes of a struct, or of any inline value, if the schema is known only at run time.
     pub fn bytes(self, id: u16, len: usize) -> Option<&'a [u8]> {
-        self.buffer.get(self.place(id)?..)?.get(..len)
+        self.buffer.get(self.position_of(id)?..)?.get(..len)
     }
 
     /// Returns the bytes of a struct in a union.
     pub fn bytes_in_union(self, id: u16, len: usize) -> Option<&'a [u8]> {
-        self.buffer.get(follow(self.buffer, self.place(id)?)?..)?.get(..len)
+        self.buffer.get(follow(self.buffer, self.position_of(id)?)?..)?.get(..len)
     }
 
     /// Returns the number of elements of a vector, and their bytes for elements of `size` bytes.
     pub fn elements(self, id: u16, size: usize) -> Option<(usize, &'a [u8])> {
-        let at = follow(self.buffer, self.place(id)?)?;
+        let at = follow(self.buffer, self.position_of(id)?)?;
         let count = u32_at(self.buffer, at)? as usize;
         let bytes = self.buffer.get(at.checked_add(OFFSET)?..)?.get(..count.checked_mul(size)?)?;
         Some((count, bytes))
@@ -67,11 +67,11 @@ impl<'a> Fields<'a> {
     /// Whether the field is present, even with its default value.
     #[inline]
     pub fn has(self, id: u16) -> bool {
-        self.place(id).is_some()
+        self.position_of(id).is_some()
     }
 
     #[inline]
-    fn place(self, id: u16) -> Option<usize> {
+    fn position_of(self, id: u16) -> Option<usize> {
         let entry = FIRST_ENTRY + 2 * usize::from(id);
         if entry + 2 > self.vtable_len {
             return None;

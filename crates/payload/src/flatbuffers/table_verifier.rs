@@ -41,7 +41,7 @@ impl<'v, 'a> TableVerifier<'v, 'a> {
     /// Why it is malformed.
     #[inline]
     pub fn field<T: Value + ?Sized>(&mut self, name: &'static str, id: u16) -> Result<(), Invalid> {
-        match self.place(id) {
+        match self.position_of(id) {
             None => Ok(()),
             Some(at) => T::verify(self.verifier, at).map_err(|invalid| invalid.within(name)),
         }
@@ -54,7 +54,7 @@ impl<'v, 'a> TableVerifier<'v, 'a> {
     /// See [`field`](Self::field); also if it is absent.
     #[inline]
     pub fn required<T: Value + ?Sized>(&mut self, name: &'static str, id: u16) -> Result<(), Invalid> {
-        match self.place(id) {
+        match self.position_of(id) {
             None => Err(Invalid::new(What::Missing).within(name)),
             Some(at) => T::verify(self.verifier, at).map_err(|invalid| invalid.within(name)),
         }
@@ -73,8 +73,8 @@ impl<'v, 'a> TableVerifier<'v, 'a> {
         required: bool,
         check: impl Fn(u8, &mut UnionVerifier<'_, 'a>) -> Result<(), Invalid>,
     ) -> Result<(), Invalid> {
-        let kind = id.checked_sub(1).and_then(|id| self.place(id));
-        let checked = match (kind, self.place(id)) {
+        let kind = id.checked_sub(1).and_then(|id| self.position_of(id));
+        let checked = match (kind, self.position_of(id)) {
             (_, None) if required => Err(Invalid::new(What::Missing)),
             (None, None) => Ok(()),
             (None, Some(_)) => Err(Invalid::new(What::Union)),
@@ -99,8 +99,8 @@ impl<'v, 'a> TableVerifier<'v, 'a> {
         required: bool,
         check: impl Fn(u8, &mut UnionVerifier<'_, 'a>) -> Result<(), Invalid>,
     ) -> Result<(), Invalid> {
-        let kinds = id.checked_sub(1).and_then(|id| self.place(id));
-        let checked = match (kinds, self.place(id)) {
+        let kinds = id.checked_sub(1).and_then(|id| self.position_of(id));
+        let checked = match (kinds, self.position_of(id)) {
             (_, None) if required => Err(Invalid::new(What::Missing)),
             (None, None) => Ok(()),
             (Some(kinds), Some(values)) => self.each_union(kinds, values, check),
@@ -138,13 +138,13 @@ impl<'v, 'a> TableVerifier<'v, 'a> {
     /// Returns the bytes of a verified vector of bytes.
     pub(super) fn bytes(&self, id: u16) -> Option<&'a [u8]> {
         let buffer = self.verifier.buffer;
-        let at = follow(buffer, self.place(id)?)?;
+        let at = follow(buffer, self.position_of(id)?)?;
         let len = u32_at(buffer, at).unwrap_or_default() as usize;
         Some(buffer.get(at + OFFSET..at + OFFSET + len).unwrap_or_default())
     }
 
     #[inline]
-    fn place(&self, id: u16) -> Option<usize> {
+    fn position_of(&self, id: u16) -> Option<usize> {
         let entry = FIRST_ENTRY + 2 * usize::from(id);
         if entry + 2 > self.vtable_len {
             return None;

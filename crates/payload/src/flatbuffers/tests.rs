@@ -286,9 +286,9 @@ impl Value for Point {
 }
 
 impl Inline for Point {
-    fn write(self, place: &mut [u8]) {
-        self.x.write(&mut place[0..8]);
-        self.y.write(&mut place[8..10]);
+    fn write(self, out: &mut [u8]) {
+        self.x.write(&mut out[0..8]);
+        self.y.write(&mut out[8..10]);
     }
 }
 

@@ -41,7 +41,7 @@ pub trait Value: 'static {
 /// A value that is stored inline and read by copy: a scalar, an enum, a struct.
 pub trait Inline: for<'a> Value<View<'a> = Self> + Copy {
     /// Writes the value into its `SIZE` zeroed bytes.
-    fn write(self, place: &mut [u8]);
+    fn write(self, out: &mut [u8]);
 }
 
 /// A table or a struct with a key, by which vectors of it are sorted.
@@ -86,8 +86,8 @@ macro_rules! scalars {
 
         impl Inline for $scalar {
             #[inline]
-            fn write(self, place: &mut [u8]) {
-                place.copy_from_slice(&self.to_le_bytes());
+            fn write(self, out: &mut [u8]) {
+                out.copy_from_slice(&self.to_le_bytes());
             }
         })*
     };
@@ -114,8 +114,8 @@ impl Value for bool {
 
 impl Inline for bool {
     #[inline]
-    fn write(self, place: &mut [u8]) {
-        place.copy_from_slice(&[u8::from(self)]);
+    fn write(self, out: &mut [u8]) {
+        out.copy_from_slice(&[u8::from(self)]);
     }
 }
 
@@ -139,9 +139,9 @@ impl<T: Inline + Default, const N: usize> Value for [T; N] {
 }
 
 impl<T: Inline + Default, const N: usize> Inline for [T; N] {
-    fn write(self, place: &mut [u8]) {
-        for (element, place) in self.into_iter().zip(place.chunks_exact_mut(T::SIZE)) {
-            element.write(place);
+    fn write(self, out: &mut [u8]) {
+        for (element, out) in self.into_iter().zip(out.chunks_exact_mut(T::SIZE)) {
+            element.write(out);
         }
     }
 }

@@ -73,8 +73,8 @@ impl<'t, 'de> Decoder<'t, 'de> {
     }
 
     /// Returns the name and type of a field.
-    pub(crate) fn named_field(&self, fields: Fields, place: i64) -> Result<(&'t str, i32), Error> {
-        self.table.named_field(self.definitions, fields, place)
+    pub(crate) fn named_field(&self, fields: Fields, index: i64) -> Result<(&'t str, i32), Error> {
+        self.table.named_field(self.definitions, fields, index)
     }
 
     /// Reads the start of a top-level value: one that is not a struct has a leading zero.
@@ -152,9 +152,9 @@ impl<'t, 'de> Decoder<'t, 'de> {
             }
             Kind::Struct(fields) => self.deeper(|inner| {
                 let mut last = -1;
-                while let Some(place) = inner.next_field(fields, last)? {
-                    inner.skip(inner.table.field(fields, place)?)?;
-                    last = place;
+                while let Some(index) = inner.next_field(fields, last)? {
+                    inner.skip(inner.table.field(fields, index)?)?;
+                    last = index;
                 }
                 Ok(())
             }),
@@ -631,19 +631,19 @@ struct NamedFields<'a, 't, 'de> {
 impl<'t> NamedFields<'_, 't, '_> {
     /// Returns the next sent field that the receiver knows.
     fn next_sent(&mut self) -> Result<Option<&'t str>, Error> {
-        while let Some(place) = self.decoder.next_field(self.fields, self.last)? {
-            self.last = place;
+        while let Some(index) = self.decoder.next_field(self.fields, self.last)? {
+            self.last = index;
             let decoder = &mut *self.decoder;
-            let (name, of) = decoder.table.named_field(decoder.definitions, self.fields, place)?;
+            let (name, of) = decoder.table.named_field(decoder.definitions, self.fields, index)?;
             self.of = of;
             // A receiver without field names gets all fields.
             if self.wanted.is_empty() {
                 return Ok(Some(name));
             }
-            match self.place(name) {
-                Some(place) => {
-                    self.seen.insert(place);
-                    self.next = place + 1;
+            match self.index_of(name) {
+                Some(index) => {
+                    self.seen.insert(index);
+                    self.next = index + 1;
                     self.decoder.field = name;
                     return Ok(Some(name));
                 }
@@ -654,7 +654,7 @@ impl<'t> NamedFields<'_, 't, '_> {
     }
 
     /// Returns the index of a field; fields are usually in the same order on both sides.
-    fn place(&self, name: &str) -> Option<usize> {
+    fn index_of(&self, name: &str) -> Option<usize> {
         if self.wanted.get(self.next).is_some_and(|&wanted| wanted == name) {
             return Some(self.next);
         }
@@ -725,24 +725,24 @@ struct SentFields {
 }
 
 impl SentFields {
-    fn insert(&mut self, place: usize) {
-        match place.checked_sub(64) {
-            None => self.first |= 1 << place,
-            Some(place) => {
-                if self.others.len() <= place {
-                    self.others.resize(place + 1, false);
+    fn insert(&mut self, index: usize) {
+        match index.checked_sub(64) {
+            None => self.first |= 1 << index,
+            Some(index) => {
+                if self.others.len() <= index {
+                    self.others.resize(index + 1, false);
                 }
-                if let Some(seen) = self.others.get_mut(place) {
+                if let Some(seen) = self.others.get_mut(index) {
                     *seen = true;
                 }
             }
         }
     }
 
-    fn contains(&self, place: usize) -> bool {
-        match place.checked_sub(64) {
-            None => self.first >> place & 1 == 1,
-            Some(place) => self.others.get(place).copied().unwrap_or_default(),
+    fn contains(&self, index: usize) -> bool {
+        match index.checked_sub(64) {
+            None => self.first >> index & 1 == 1,
+            Some(index) => self.others.get(index).copied().unwrap_or_default(),
         }
     }
 }
@@ -765,8 +765,8 @@ impl PositionalFields<'_, '_, '_> {
     }
 
     fn finish(mut self) -> Result<(), Error> {
-        while let Some(place) = self.sent {
-            let of = self.decoder.table.field(self.fields, place)?;
+        while let Some(index) = self.sent {
+            let of = self.decoder.table.field(self.fields, index)?;
             self.decoder.skip(of)?;
             self.advance()?;
         }

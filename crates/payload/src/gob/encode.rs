@@ -578,12 +578,12 @@ impl Members<'_, '_> {
             }
             Self::Fields { put, fields, next, last } => {
                 let expected = fields.get(*next).filter(|field| field.name == name).map(|_| *next);
-                let place = expected.or_else(|| fields.iter().position(|field| field.name == name));
-                let Some((place, field)) = place.and_then(|at| Some((at, fields.get(at)?))) else {
+                let index = expected.or_else(|| fields.iter().position(|field| field.name == name));
+                let Some((index, field)) = index.and_then(|at| Some((at, fields.get(at)?))) else {
                     return if put.description.is_learned() { Ok(()) } else { check_empty(name, value) };
                 };
-                *next = place + 1;
-                let delta = place as i64 - *last;
+                *next = index + 1;
+                let delta = index as i64 - *last;
                 if delta < 1 {
                     return Err(Error::new(format!(
                         "field {name} comes in another order than it is read in"
@@ -591,7 +591,7 @@ impl Members<'_, '_> {
                 }
                 let Destination { description, out, .. } = put;
                 if value.serialize(Destination { description, out, of: field.of, delta: delta as u64 })? {
-                    *last = place as i64;
+                    *last = index as i64;
                 }
                 Ok(())
             }

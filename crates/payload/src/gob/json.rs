@@ -135,8 +135,8 @@ impl Printer<'_> {
     fn list(&mut self, elem: i32) -> Result<(), Error> {
         let count = self.cursor.count(1)?;
         self.out.push('[');
-        for place in 0..count {
-            self.comma(place == 0);
+        for index in 0..count {
+            self.comma(index == 0);
             self.value(elem)?;
         }
         self.out.push(']');
@@ -147,8 +147,8 @@ impl Printer<'_> {
     fn map(&mut self, key: i32, elem: i32) -> Result<(), Error> {
         let count = self.cursor.count(2)?;
         self.out.push('{');
-        for place in 0..count {
-            self.comma(place == 0);
+        for index in 0..count {
+            self.comma(index == 0);
             let start = self.out.len();
             self.value(key)?;
             if !self.out.get(start..).is_some_and(|key| key.starts_with('"')) {
@@ -163,21 +163,21 @@ impl Printer<'_> {
     }
 
     fn fields(&mut self, fields: Fields) -> Result<(), Error> {
-        let (split, mut last, mut place) = (self.split, -1, 0);
+        let (split, mut last, mut index) = (self.split, -1, 0);
         self.out.push('{');
         let mut sent = self.next_field(fields, last)?;
         for (name, of) in split.table.fields(split.definitions, fields) {
-            self.comma(place == 0);
+            self.comma(index == 0);
             self.text(name);
             self.out.push(':');
-            if sent == Some(place) {
+            if sent == Some(index) {
                 self.value(of)?;
-                last = place;
+                last = index;
                 sent = self.next_field(fields, last)?;
             } else {
                 self.zero(split.table.kind(of)?);
             }
-            place += 1;
+            index += 1;
         }
         self.out.push('}');
         Ok(())
@@ -292,11 +292,11 @@ impl ObservedType {
             (Self::Object(mut one), Self::Object(other)) => {
                 for (name, seen) in other {
                     match one.binary_search_by(|(known, _)| known.cmp(&name)) {
-                        Ok(place) => {
-                            let (name, known) = one.remove(place);
-                            one.insert(place, (name, known.and(seen)));
+                        Ok(index) => {
+                            let (name, known) = one.remove(index);
+                            one.insert(index, (name, known.and(seen)));
                         }
-                        Err(place) => one.insert(place, (name, seen)),
+                        Err(index) => one.insert(index, (name, seen)),
                     }
                 }
                 Self::Object(one)
@@ -399,11 +399,11 @@ impl Shapes {
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
         let mut last = -1;
-        for (place, (name, seen)) in members.iter().enumerate() {
+        for (index, (name, seen)) in members.iter().enumerate() {
             if let Some(value) = object.get(name).filter(|&value| !is_zero(value)) {
-                put_uint(out, (place as i64 - last) as u64);
+                put_uint(out, (index as i64 - last) as u64);
                 self.put(value, seen, out)?;
-                last = place as i64;
+                last = index as i64;
             }
         }
         put_uint(out, 0);

@@ -3,7 +3,7 @@
 //! A value does not describe its type completely: an empty list does not show its element type, which the peer must
 //! know. The type is therefore deserialized from a source that supplies whatever is requested, and records the
 //! requests. A type may reject a sample, such as a text that is not an address; then it is deserialized again with
-//! another sample in that place. An enum is deserialized until each of its variants was.
+//! another sample there. An enum is deserialized until each of its variants was.
 
 use std::any::{TypeId, type_name};
 use std::cell::RefCell;

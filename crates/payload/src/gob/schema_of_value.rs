@@ -124,18 +124,18 @@ fn merge<T: Default>(
     other: Vec<(&'static str, T)>,
     and: impl Fn(T, T) -> T,
 ) -> Vec<(&'static str, T)> {
-    let mut place = 0;
+    let mut index = 0;
     for (name, seen) in other {
         match one.iter_mut().position(|(known, _)| *known == name) {
             Some(known) => {
-                place = known + 1;
+                index = known + 1;
                 if let Some((_, before)) = one.get_mut(known) {
                     *before = and(std::mem::take(before), seen);
                 }
             }
             None => {
-                one.insert(place, (name, seen));
-                place += 1;
+                one.insert(index, (name, seen));
+                index += 1;
             }
         }
     }

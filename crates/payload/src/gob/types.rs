@@ -89,7 +89,7 @@ struct Field {
 }
 
 /// Bytes of a map entry.
-const PER_PLACE: usize = 16;
+const PER_ENTRY: usize = 16;
 
 /// Types defined by some bytes. The bytes are stored elsewhere, and passed in whenever a name is needed.
 #[derive(Clone, Debug, Default)]
@@ -97,7 +97,7 @@ pub(super) struct Table {
     /// In order of arrival.
     definitions: Vec<Definition>,
     /// Indices of types by number, once there are many.
-    places: HashMap<i32, u32>,
+    indices: HashMap<i32, u32>,
     fields: Vec<Field>,
     /// Some type contains interfaces.
     dynamic: bool,
@@ -124,14 +124,14 @@ impl Table {
         if self.definitions.len() <= FEW {
             return self.definitions.iter().find(|definition| definition.id == id);
         }
-        self.places.get(&id).and_then(|place| self.definitions.get(*place as usize))
+        self.indices.get(&id).and_then(|index| self.definitions.get(*index as usize))
     }
 
     fn add(&mut self, definition: Definition) {
         self.definitions.push(definition);
         if self.definitions.len() > FEW {
-            let new = self.definitions.iter().enumerate().skip(self.places.len());
-            self.places.extend(new.map(|(place, definition)| (definition.id, place as u32)));
+            let new = self.definitions.iter().enumerate().skip(self.indices.len());
+            self.indices.extend(new.map(|(index, definition)| (definition.id, index as u32)));
         }
     }
 
@@ -142,7 +142,7 @@ impl Table {
     /// Returns the approximate number of bytes held.
     pub(super) fn held(&self) -> usize {
         self.definitions.capacity() * size_of::<Definition>()
-            + self.places.capacity() * PER_PLACE
+            + self.indices.capacity() * PER_ENTRY
             + self.fields.capacity() * size_of::<Field>()
     }
 
@@ -157,8 +157,8 @@ impl Table {
     }
 
     /// Returns the type of a struct's field.
-    pub(super) fn field(&self, fields: Fields, place: i64) -> Result<i32, Error> {
-        self.field_at(fields, place).map(|field| field.id)
+    pub(super) fn field(&self, fields: Fields, index: i64) -> Result<i32, Error> {
+        self.field_at(fields, index).map(|field| field.id)
     }
 
     /// Returns the name and type of a field.
@@ -167,15 +167,15 @@ impl Table {
         &self,
         bytes: &'a [u8],
         fields: Fields,
-        place: i64,
+        index: i64,
     ) -> Result<(&'a str, i32), Error> {
-        let field = self.field_at(fields, place)?;
+        let field = self.field_at(fields, index)?;
         Ok((text(bytes, field.name), field.id))
     }
 
-    fn field_at(&self, fields: Fields, place: i64) -> Result<&Field, Error> {
-        let place = usize::try_from(place).ok().filter(|&place| place < fields.len());
-        let field = place.and_then(|place| self.fields.get(fields.first as usize + place));
+    fn field_at(&self, fields: Fields, index: i64) -> Result<&Field, Error> {
+        let index = usize::try_from(index).ok().filter(|&index| index < fields.len());
+        let field = index.and_then(|index| self.fields.get(fields.first as usize + index));
         field.ok_or_else(|| Error::new("bad data: field numbers out of bounds"))
     }
 
@@ -268,9 +268,9 @@ struct Parser<'t, 'a> {
 impl Parser<'_, '_> {
     fn wire_type(&mut self) -> Result<(Kind, Span), Error> {
         let mut found = None;
-        let mut place = -1;
-        while let Some(next) = self.next_field(place, 7)? {
-            place = next;
+        let mut index = -1;
+        while let Some(next) = self.next_field(index, 7)? {
+            index = next;
             let kind = match next {
                 0 => self.array_type()?,
                 1 => self.slice_type()?,
@@ -288,9 +288,9 @@ impl Parser<'_, '_> {
     }
 
     fn array_type(&mut self) -> Result<(Kind, Span), Error> {
-        let (mut place, mut name, mut elem, mut len) = (-1, Span::default(), 0, 0);
-        while let Some(next) = self.next_field(place, 3)? {
-            place = next;
+        let (mut index, mut name, mut elem, mut len) = (-1, Span::default(), 0, 0);
+        while let Some(next) = self.next_field(index, 3)? {
+            index = next;
             match next {
                 0 => name = self.common_type()?,
                 1 => elem = self.cursor.id()?,
@@ -304,9 +304,9 @@ impl Parser<'_, '_> {
     }
 
     fn slice_type(&mut self) -> Result<(Kind, Span), Error> {
-        let (mut place, mut name, mut elem) = (-1, Span::default(), 0);
-        while let Some(next) = self.next_field(place, 2)? {
-            place = next;
+        let (mut index, mut name, mut elem) = (-1, Span::default(), 0);
+        while let Some(next) = self.next_field(index, 2)? {
+            index = next;
             match next {
                 0 => name = self.common_type()?,
                 _ => elem = self.cursor.id()?,
@@ -316,9 +316,9 @@ impl Parser<'_, '_> {
     }
 
     fn map_type(&mut self) -> Result<(Kind, Span), Error> {
-        let (mut place, mut name, mut key, mut elem) = (-1, Span::default(), 0, 0);
-        while let Some(next) = self.next_field(place, 3)? {
-            place = next;
+        let (mut index, mut name, mut key, mut elem) = (-1, Span::default(), 0, 0);
+        while let Some(next) = self.next_field(index, 3)? {
+            index = next;
             match next {
                 0 => name = self.common_type()?,
                 1 => key = self.cursor.id()?,
@@ -329,19 +329,19 @@ impl Parser<'_, '_> {
     }
 
     fn opaque_type(&mut self, opaque: Opaque) -> Result<(Kind, Span), Error> {
-        let (mut place, mut name) = (-1, Span::default());
-        while let Some(next) = self.next_field(place, 1)? {
-            place = next;
+        let (mut index, mut name) = (-1, Span::default());
+        while let Some(next) = self.next_field(index, 1)? {
+            index = next;
             name = self.common_type()?;
         }
         Ok((Kind::Opaque(opaque), name))
     }
 
     fn struct_type(&mut self) -> Result<(Kind, Span), Error> {
-        let (mut place, mut name) = (-1, Span::default());
+        let (mut index, mut name) = (-1, Span::default());
         let first = self.fields.len();
-        while let Some(next) = self.next_field(place, 2)? {
-            place = next;
+        while let Some(next) = self.next_field(index, 2)? {
+            index = next;
             match next {
                 0 => name = self.common_type()?,
                 _ => self.field_types()?,
@@ -354,9 +354,9 @@ impl Parser<'_, '_> {
     fn field_types(&mut self) -> Result<(), Error> {
         let count = self.cursor.count(1)?;
         for _ in 0..count {
-            let (mut place, mut field) = (-1, Field { name: Span::default(), id: 0 });
-            while let Some(next) = self.next_field(place, 2)? {
-                place = next;
+            let (mut index, mut field) = (-1, Field { name: Span::default(), id: 0 });
+            while let Some(next) = self.next_field(index, 2)? {
+                index = next;
                 match next {
                     0 => field.name = self.name()?,
                     _ => field.id = self.cursor.id()?,
@@ -372,9 +372,9 @@ impl Parser<'_, '_> {
 
     /// Reads its name; the number in it repeats that of the definition, and Go's decoder ignores it.
     fn common_type(&mut self) -> Result<Span, Error> {
-        let (mut place, mut name) = (-1, Span::default());
-        while let Some(next) = self.next_field(place, 2)? {
-            place = next;
+        let (mut index, mut name) = (-1, Span::default());
+        while let Some(next) = self.next_field(index, 2)? {
+            index = next;
             match next {
                 0 => name = self.name()?,
                 _ => drop(self.cursor.id()?),
@@ -423,7 +423,7 @@ pub(crate) enum Shape<'a> {
 pub(crate) fn define(out: &mut Vec<u8>, id: i32, name: &str, shape: &Shape<'_>) {
     let mark = begin(out);
     put_int(out, -i64::from(id));
-    let place = match shape {
+    let index = match shape {
         Shape::Array { .. } => 0,
         Shape::Slice { .. } => 1,
         Shape::Struct(_) => 2,
@@ -432,7 +432,7 @@ pub(crate) fn define(out: &mut Vec<u8>, id: i32, name: &str, shape: &Shape<'_>) 
         Shape::Opaque(Opaque::Binary) => 5,
         Shape::Opaque(Opaque::Text) => 6,
     };
-    put_uint(out, place + 1);
+    put_uint(out, index + 1);
     put_common(out, name, id);
     match *shape {
         Shape::Array { elem, len } => {

@@ -239,8 +239,8 @@ impl Names for Renaming {
         if (id::BOOL..=id::INTERFACE).contains(&id) {
             return Ok(id);
         }
-        let place = self.ids.binary_search_by_key(&id, |&(there, _)| there);
-        let name = place.ok().and_then(|place| self.ids.get(place));
+        let index = self.ids.binary_search_by_key(&id, |&(there, _)| there);
+        let name = index.ok().and_then(|index| self.ids.get(index));
         name.map(|&(_, here)| here).ok_or_else(Error::unknown_type)
     }
 }

@@ -231,7 +231,7 @@ impl Compiler {
     /// Peers encode the entries of a map as `std::pair`, which may be a memory image with padding.
     fn entry(&mut self, key: &Type, value: &Type) -> Result<[Member; 2], Error> {
         let layouts = key.layout().zip(value.layout());
-        let placement = layouts.and_then(|(key, value)| place_pair(key, value));
+        let placement = layouts.and_then(|(key, value)| pair_placement(key, value));
         let gap =
             |at: usize| placement.as_ref().and_then(|placement| placement.gaps.get(at)).copied().unwrap_or(0);
         Ok([
@@ -256,7 +256,7 @@ impl Compiler {
     }
 }
 
-fn place_pair(key: Layout, value: Layout) -> Option<Placement> {
+fn pair_placement(key: Layout, value: Layout) -> Option<Placement> {
     let align = key.align.max(value.align);
     Placement::new(&[key, value], align, align)
 }

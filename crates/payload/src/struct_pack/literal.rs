@@ -245,7 +245,7 @@ impl Reader<'_> {
     }
 
     fn number(&mut self) -> Result<u64, Error> {
-        let (mut number, mut place) = (0u64, 1u64);
+        let (mut number, mut weight) = (0u64, 1u64);
         loop {
             let byte = self.byte()?;
             let (digit, last) = match byte {
@@ -253,16 +253,17 @@ impl Reader<'_> {
                 LAST.. => (byte - LAST, true),
                 _ => return Err(Error::ty("a number in a literal has no such digit")),
             };
-            let read = place.checked_mul(digit.into()).and_then(|value| number.checked_add(value));
+            let read = weight.checked_mul(digit.into()).and_then(|value| number.checked_add(value));
             number = read.ok_or_else(|| Error::ty("a number in a literal is too large"))?;
             match last {
-                true if digit == 0 && place > 1 => {
+                true if digit == 0 && weight > 1 => {
                     return Err(Error::ty("a number in a literal begins with zero"));
                 }
                 true => return Ok(number),
                 false => {}
             }
-            place = place.checked_mul(BASE).ok_or_else(|| Error::ty("a number in a literal is too long"))?;
+            weight =
+                weight.checked_mul(BASE).ok_or_else(|| Error::ty("a number in a literal is too long"))?;
         }
     }
 

@@ -73,7 +73,7 @@ struct Run<'k> {
     /// Identities of the enclosing types, outermost first.
     around: Vec<&'static str>,
     /// Their positions, as members of each other.
-    place: Vec<usize>,
+    path: Vec<usize>,
     /// Enums of which a sample is being created.
     sampled: Vec<&'static str>,
     /// Number of enums with unvisited alternatives.
@@ -88,7 +88,7 @@ impl<'k> Run<'k> {
         Self {
             known,
             around: Vec::new(),
-            place: Vec::new(),
+            path: Vec::new(),
             sampled: Vec::new(),
             unseen: 0,
             parts: 0,
@@ -133,7 +133,7 @@ impl<'k> Run<'k> {
 
     /// Returns the first alternative at this position that was not visited completely.
     fn next_alternative(&mut self, count: usize) -> usize {
-        let seen = self.known.enums.entry(self.place.clone()).or_insert_with(|| vec![None; count]);
+        let seen = self.known.enums.entry(self.path.clone()).or_insert_with(|| vec![None; count]);
         let next = seen.iter().position(|alternative| !alternative.as_ref().is_some_and(|one| one.whole));
         next.unwrap_or(0)
     }
@@ -147,9 +147,9 @@ impl<'k> Run<'k> {
         unseen: usize,
     ) -> Result<Type, Stop> {
         let alternative = Alternative { ty: self.take()?, whole: self.unseen == unseen };
-        let seen = self.known.enums.entry(self.place.clone()).or_default();
-        if let Some(place) = seen.get_mut(index) {
-            *place = Some(alternative);
+        let seen = self.known.enums.entry(self.path.clone()).or_default();
+        if let Some(slot) = seen.get_mut(index) {
+            *slot = Some(alternative);
         }
         let whole = seen.iter().all(|alternative| alternative.as_ref().is_some_and(|one| one.whole));
         // Nested enums count as a part of this one.
@@ -436,10 +436,10 @@ impl<'de> Deserializer<'de> for Tracer<'_, '_> {
         let run = self.run;
         run.enter(type_name::<V>())?;
         let (index, unseen) = (run.next_alternative(names.len()), run.unseen);
-        run.place.push(index);
+        run.path.push(index);
         let inner = Tracer { run: &mut *run, purpose: Purpose::Trace };
         let value = visitor.visit_enum(ChosenAlternative { index, inner })?;
-        run.place.pop();
+        run.path.pop();
         let ty = run.note_alternative(name, names, index, unseen)?;
         run.leave(ty);
         Ok(value)
@@ -495,9 +495,9 @@ impl Parts<'_, '_> {
         if self.alike && self.at > 1 {
             return seed.deserialize(Tracer { run: self.run, purpose: Purpose::Sample });
         }
-        self.run.place.push(self.at);
+        self.run.path.push(self.at);
         let value = seed.deserialize(Tracer { run: self.run, purpose: Purpose::Trace })?;
-        self.run.place.pop();
+        self.run.path.pop();
         self.types.push(self.run.take()?);
         Ok(value)
     }

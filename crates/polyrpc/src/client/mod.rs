@@ -124,11 +124,11 @@ enum Backend {
 }
 
 impl Client {
-    /// Creates a client of the server at `url`: `protocol[+tls][+registry]://place[?parameters]`.
+    /// Creates a client of the server at `url`: `protocol[+tls][+registry]://address[?parameters]`.
     ///
     /// * The **protocol** is `baidu-std`, `rpcx`, `fb-rpc`, `grpc`, `grpc-web`, `connect`, `http`, `rest-rpc` or
     ///   `net-rpc`. `+tls` after it adds TLS (feature `tls`); `grpcs` and `https` are `grpc+tls` and `http+tls`.
-    /// * The **place** is `host:port`, or an empty host and the path of a Unix socket: `rpcx:///run/echo.sock`.
+    /// * The **address** is `host:port`, or an empty host and the path of a Unix socket: `rpcx:///run/echo.sock`.
     /// * **Parameters** select the transport and the dialect of the protocol:
     ///
     /// | parameter | values | default | URLs of | selects |
@@ -144,7 +144,7 @@ impl Client {
     /// | `codec` | `gob`, `json`, `msgpack`, `protobuf`, `gencode`, `colfer`, `bson` | `gob` | `net-rpc` | encoding of headers and bodies |
     ///
     /// A **registry** lists several servers: `rpcx+list://host:port,host:port`, `grpc+dns://host:port`,
-    /// `rpcx+tls+etcd://host:port/base/Service`. The keywords are those of [`discovery::open`]. Then the place
+    /// `rpcx+tls+etcd://host:port/base/Service`. The keywords are those of [`discovery::open`]. Then the address
     /// belongs to the registry, and so do all parameters that are not the protocol's.
     ///
     /// Anything else is an error: an unknown parameter, one that occurs twice, or one that does not apply.

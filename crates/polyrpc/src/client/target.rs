@@ -10,8 +10,8 @@ impl Target {
     pub(super) fn from_url(url: &Url) -> Self {
         match &url.address {
             Address::Unix(path) => Self { address: path.display().to_string(), port: None },
-            Address::Tcp(place) | Address::Kcp(place) | Address::Quic(place) => {
-                let port = place.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+            Address::Tcp(authority) | Address::Kcp(authority) | Address::Quic(authority) => {
+                let port = authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
                 Self { address: url.host().to_owned(), port }
             }
         }

@@ -14,7 +14,7 @@ use self::sites::Wait;
 pub use self::guard::MutexGuard;
 pub use self::sites::{LockSite, sites, trace, watch};
 
-/// A [`std::sync::Mutex`] whose contention is counted by the places in the program that lock it, while a [watch]
+/// A [`std::sync::Mutex`] whose contention is counted by the locations in the program that lock it, while a [watch]
 /// exists.
 ///
 /// ```
@@ -86,9 +86,9 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     #[cold]
-    fn wait(&self, place: &'static Location<'static>) -> LockResult<MutexGuard<'_, T>> {
+    fn wait(&self, location: &'static Location<'static>) -> LockResult<MutexGuard<'_, T>> {
         // Its stack is taken before the wait, when this thread does not hold the lock yet.
-        let mut wait = sites::is_watched().then(|| Box::new(Wait::begin(place)));
+        let mut wait = sites::is_watched().then(|| Box::new(Wait::begin(location)));
         let locked = self.0.lock();
         if let Some(wait) = &mut wait {
             wait.end();
@@ -140,7 +140,7 @@ mod tests {
 
     /// The watch belongs to the process, so one test checks everything.
     #[test]
-    fn waits_are_counted_by_place_while_they_are_watched() {
+    fn waits_are_counted_by_location_while_they_are_watched() {
         let mutex = Arc::new(Mutex::new(0));
         let line = contend(&mutex, Duration::from_millis(30));
         assert!(site(line).is_none(), "nobody watches");
@@ -155,9 +155,9 @@ mod tests {
         static WAITED: AtomicU64 = AtomicU64::new(0);
         static LOCK: OnceLock<Arc<Mutex<u32>>> = OnceLock::new();
         LOCK.set(mutex.clone()).unwrap();
-        let waited = |stack: Box<[usize]>, place: &'static Location<'static>, waited: Duration| {
+        let waited = |stack: Box<[usize]>, location: &'static Location<'static>, waited: Duration| {
             if stack[..] == [1, 2]
-                && place.file().ends_with("contention/mod.rs")
+                && location.file().ends_with("contention/mod.rs")
                 && waited > Duration::ZERO
                 // No other thread wants the lock now: it is free again.
                 && LOCK.get().unwrap().try_lock().is_ok()

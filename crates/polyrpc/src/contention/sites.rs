@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// A place in the program that takes a lock, with the waits of threads there.
+/// A location in the program that takes a lock, with the waits of threads there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockSite {
-    /// The source file; empty for the sum of the places that found no room in the table.
+    /// The source file; empty for the sum of the locations that found no room in the table.
     pub file: &'static str,
     /// The line in it.
     pub line: u32,
@@ -26,9 +26,9 @@ struct LockTracer {
     waited: Box<dyn Fn(Box<[usize]>, &'static Location<'static>, Duration) + Send + Sync>,
 }
 
-/// Counters of the waits at one place.
+/// Counters of the waits at one location.
 struct Site {
-    place: OnceLock<&'static Location<'static>>,
+    location: OnceLock<&'static Location<'static>>,
     waits: AtomicU64,
     nanos: AtomicU64,
     longest: AtomicU64,
@@ -37,7 +37,7 @@ struct Site {
 impl Site {
     const fn new() -> Self {
         Self {
-            place: OnceLock::new(),
+            location: OnceLock::new(),
             waits: AtomicU64::new(0),
             nanos: AtomicU64::new(0),
             longest: AtomicU64::new(0),
@@ -53,8 +53,8 @@ impl Site {
     fn read(&self) -> Option<LockSite> {
         let waits = self.waits.load(Ordering::Relaxed);
         (waits > 0).then(|| LockSite {
-            file: self.place.get().map_or("", |place| place.file()),
-            line: self.place.get().map_or(0, |place| place.line()),
+            file: self.location.get().map_or("", |location| location.file()),
+            line: self.location.get().map_or(0, |location| location.line()),
             waits,
             total: Duration::from_nanos(self.nanos.load(Ordering::Relaxed)),
             longest: Duration::from_nanos(self.longest.load(Ordering::Relaxed)),
@@ -62,10 +62,10 @@ impl Site {
     }
 }
 
-/// Size of the hash table of places; programs have fewer places.
+/// Size of the hash table of locations; programs have fewer locations.
 static SITES: [Site; 512] = [const { Site::new() }; 512];
 
-/// The places for which there was no room.
+/// The locations for which there was no room.
 static OTHERS: Site = Site::new();
 
 static WATCHES: AtomicUsize = AtomicUsize::new(0);
@@ -97,8 +97,8 @@ pub fn watch() -> impl fmt::Debug + Send + Sync + 'static {
 /// an earlier one.
 ///
 /// `stack` is called by a thread that is about to wait, and returns its stack as addresses; `None` if this wait is not
-/// collected. `waited` receives the stack of a wait that is over, its place and its duration; the thread has acquired
-/// the lock and released it again. Neither may take the locks that are watched.
+/// collected. `waited` receives the stack of a wait that is over, its location and its duration; the thread has locked
+/// the mutex and unlocked it again. Neither may take the locks that are watched.
 #[must_use = "stacks are collected for as long as the result exists"]
 pub fn trace(
     stack: impl Fn() -> Option<Box<[usize]>> + Send + Sync + 'static,
@@ -128,7 +128,7 @@ impl Drop for ContentionWatch {
     }
 }
 
-/// Returns the places where threads have waited since the first watch, sorted by the total time, longest first.
+/// Returns the locations where threads have waited since the first watch, sorted by the total time, longest first.
 pub fn sites() -> Vec<LockSite> {
     let mut sites: Vec<_> = SITES.iter().chain([&OTHERS]).filter_map(Site::read).collect();
     sites.sort_by_key(|site| std::cmp::Reverse(site.total));
@@ -139,13 +139,13 @@ pub(super) fn is_watched() -> bool {
     WATCHES.load(Ordering::Relaxed) > 0
 }
 
-/// Finds the site of a place. The same place may have several locations, in separately compiled parts of the program:
-/// their addresses differ, but their contents are equal.
-fn site(place: &'static Location<'static>) -> &'static Site {
-    let start = (place.line() as usize).wrapping_mul(31).wrapping_add(place.column() as usize);
+/// Finds the site of a location. The same location may exist several times, in separately compiled parts of the
+/// program: their addresses differ, but their contents are equal.
+fn site(location: &'static Location<'static>) -> &'static Site {
+    let start = (location.line() as usize).wrapping_mul(31).wrapping_add(location.column() as usize);
     for step in 0..SITES.len() {
         let Some(site) = SITES.get((start + step) % SITES.len()) else { break };
-        if *site.place.get_or_init(|| place) == place {
+        if *site.location.get_or_init(|| location) == location {
             return site;
         }
     }
@@ -154,7 +154,7 @@ fn site(place: &'static Location<'static>) -> &'static Site {
 
 /// A wait of this thread for a lock, which is recorded when this is dropped.
 pub(super) struct Wait {
-    place: &'static Location<'static>,
+    location: &'static Location<'static>,
     began: Instant,
     waited: Duration,
     /// The tracer, with the stack that it captured.
@@ -162,10 +162,10 @@ pub(super) struct Wait {
 }
 
 impl Wait {
-    pub(super) fn begin(place: &'static Location<'static>) -> Self {
+    pub(super) fn begin(location: &'static Location<'static>) -> Self {
         let tracer = TRACER.read().unwrap_or_else(PoisonError::into_inner).clone();
         let trace = tracer.and_then(|tracer| (tracer.stack)().map(|stack| (tracer, stack)));
-        Self { place, began: Instant::now(), waited: Duration::ZERO, trace }
+        Self { location, began: Instant::now(), waited: Duration::ZERO, trace }
     }
 
     pub(super) fn end(&mut self) {
@@ -175,9 +175,9 @@ impl Wait {
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        site(self.place).add(u64::try_from(self.waited.as_nanos()).unwrap_or(u64::MAX));
+        site(self.location).add(u64::try_from(self.waited.as_nanos()).unwrap_or(u64::MAX));
         if let Some((tracer, stack)) = self.trace.take() {
-            (tracer.waited)(stack, self.place, self.waited);
+            (tracer.waited)(stack, self.location, self.waited);
         }
     }
 }

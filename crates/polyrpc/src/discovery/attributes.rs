@@ -137,8 +137,8 @@ pub(super) fn unescape(text: &str) -> Option<String> {
 impl fmt::Display for Attributes {
     /// Writes Go's `url.Values.Encode`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, (name, value)) in self.iter().enumerate() {
-            if place > 0 {
+        for (index, (name, value)) in self.iter().enumerate() {
+            if index > 0 {
                 f.write_str("&")?;
             }
             escape(name, f)?;

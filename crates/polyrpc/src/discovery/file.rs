@@ -33,7 +33,7 @@ use crate::runtime::AbortOnDrop;
 /// let client = polyrpc::Client::builder("rpcx://orders").discover(servers);
 /// ```
 pub fn file(path: impl Into<PathBuf>, interval: Duration) -> impl Discover + Clone + fmt::Debug {
-    File { place: Place::Path(path.into()), interval: interval.max(Duration::from_millis(10)) }
+    File { source: Source::Path(path.into()), interval: interval.max(Duration::from_millis(10)) }
 }
 
 /// Reads servers from a [file](file()) on an HTTP server: brpc's `remotefile://`. `url` is `http://host:port/path`,
@@ -45,32 +45,32 @@ pub fn file(path: impl Into<PathBuf>, interval: Duration) -> impl Discover + Clo
 /// If the URL is invalid.
 pub fn remote_file(url: &str, interval: Duration) -> Result<impl Discover + Clone + fmt::Debug + use<>> {
     let interval = interval.max(Duration::from_millis(100));
-    Ok(File { place: Place::Http(url.parse()?), interval })
+    Ok(File { source: Source::Http(url.parse()?), interval })
 }
 
 #[derive(Debug, Clone)]
 struct File {
-    place: Place,
+    source: Source,
     interval: Duration,
 }
 
 #[derive(Debug, Clone)]
-enum Place {
+enum Source {
     Path(PathBuf),
     Http(RemoteFile),
 }
 
 impl Discover for File {
     fn watch(&self) -> InstanceStream {
-        match &self.place {
-            Place::Path(path) => polled::sets(FileWatch {
+        match &self.source {
+            Source::Path(path) => polled::sets(FileWatch {
                 path: path.clone(),
                 interval: self.interval,
                 read: None,
                 seen: None,
                 failure: None,
             }),
-            Place::Http(file) => file.watch(self.interval),
+            Source::Http(file) => file.watch(self.interval),
         }
     }
 }

@@ -36,19 +36,19 @@ fn attributes(suffix: &str) -> Attributes {
 #[derive(Debug, Default)]
 pub(super) struct Servers {
     all: Vec<Instance>,
-    places: HashMap<(Network, String), usize>,
+    indices: HashMap<(Network, String), usize>,
 }
 
 impl Servers {
     /// Adds a server. A duplicate only adds its tag to the first one.
     pub(super) fn add(&mut self, instance: Instance) {
-        match self.places.entry((instance.network, instance.address.clone())) {
-            hash_map::Entry::Vacant(place) => {
-                place.insert(self.all.len());
+        match self.indices.entry((instance.network, instance.address.clone())) {
+            hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(self.all.len());
                 self.all.push(instance);
             }
-            hash_map::Entry::Occupied(place) => {
-                if let Some(known) = self.all.get_mut(*place.get()) {
+            hash_map::Entry::Occupied(occupied) => {
+                if let Some(known) = self.all.get_mut(*occupied.get()) {
                     add_tags(&mut known.attributes, &instance.attributes);
                 }
             }

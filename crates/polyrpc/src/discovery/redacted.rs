@@ -19,9 +19,9 @@ use crate::call::is_secret;
 pub fn redacted(url: &str) -> String {
     let (scheme, rest) =
         url.split_once("://").map_or(("", url), |(scheme, rest)| (&url[..scheme.len() + 3], rest));
-    let (user, place) = split_user(rest);
-    let (place, settings) =
-        place.split_once('?').map_or((place, None), |(place, settings)| (place, Some(settings)));
+    let (user, rest) = split_user(rest);
+    let (rest, settings) =
+        rest.split_once('?').map_or((rest, None), |(rest, settings)| (rest, Some(settings)));
     let mut text = String::from(scheme);
     if let Some(user) = user {
         text.push_str(user.split_once(':').map_or(user, |(name, _)| name));
@@ -29,15 +29,15 @@ pub fn redacted(url: &str) -> String {
     }
     match settings {
         Some(settings) => {
-            text.push_str(place);
+            text.push_str(rest);
             text.push('?');
             text.push_str(&redact_settings(settings));
         }
         // brpc's URLs of Nacos are settings only: `nacos://serviceName=Echo&password=…`.
-        None if place.split('/').next().is_some_and(|start| start.contains('=')) => {
-            text.push_str(&redact_settings(place));
+        None if rest.split('/').next().is_some_and(|start| start.contains('=')) => {
+            text.push_str(&redact_settings(rest));
         }
-        None => text.push_str(place),
+        None => text.push_str(rest),
     }
     text
 }
@@ -62,12 +62,12 @@ fn split_user(rest: &str) -> (Option<&str>, &str) {
         at => at,
     };
     let Some(at) = at else { return (None, rest) };
-    let (user, place) = (&rest[..at], &rest[at + 1..]);
+    let (user, after_user) = (&rest[..at], &rest[at + 1..]);
     // List of instances: `tcp@a:1,tcp@b:2`.
     let is_network = rest.split_once('@').is_some_and(|(first, _)| first.parse::<Network>().is_ok());
     match is_network {
         true => (None, rest),
-        false => (Some(user), place),
+        false => (Some(user), after_user),
     }
 }
 

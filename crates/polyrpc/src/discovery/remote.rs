@@ -45,16 +45,16 @@ impl FromStr for RemoteFile {
         let wrong = |why: &str| {
             Status::invalid_argument(format!("`{}` is not the URL of a file: {why}", redacted(text)))
         };
-        let place = match text.split_once("://") {
-            Some((scheme, place)) if scheme.eq_ignore_ascii_case("http") => place,
+        let rest = match text.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => rest,
             Some((scheme, _)) => return Err(wrong(&format!("`{scheme}` is not http"))),
             None => text,
         };
         // Text that goes into a request head must not end its line.
-        if !place.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(wrong("it has blanks or bytes that are not ASCII"));
         }
-        let (host, path) = place.find('/').map_or((place, "/"), |at| place.split_at(at));
+        let (host, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
         if host.is_empty() {
             return Err(wrong("expected http://host/path"));
         }

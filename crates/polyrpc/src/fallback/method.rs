@@ -28,10 +28,10 @@ where
     Fut: Future<Output = Result<RawResponse>> + Send + 'static,
 {
     fn start(&self, cx: Context, body: Body) -> Result<ResponseFuture, Status> {
-        let place = CalledFrom::new(&cx);
+        let called_from = CalledFrom::new(&cx);
         let (request, accepted) = RawRequest::one(cx, body);
         let handling = (self.0)(request);
-        Ok(Box::pin(async move { place.end_unary(handling.await, &accepted) }))
+        Ok(Box::pin(async move { called_from.end_unary(handling.await, &accepted) }))
     }
 
     fn stream_type(&self) -> StreamType {
@@ -39,10 +39,10 @@ where
     }
 
     fn open(&self, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Result<ResponseFuture, Status> {
-        let place = CalledFrom::new(&cx);
+        let called_from = CalledFrom::new(&cx);
         let (request, _) = RawRequest::several(cx, incoming);
         let handling = (self.0)(request);
-        Ok(Box::pin(async move { place.end_streamed(handling.await, outgoing).await }))
+        Ok(Box::pin(async move { called_from.end_streamed(handling.await, outgoing).await }))
     }
 }
 

@@ -16,12 +16,12 @@ use crate::runtime::now;
 pub struct Call {
     stream_type: StreamType,
     body: Body,
-    place: Place,
+    parts: SideParts,
 }
 
 /// The parts that exist on one side only.
 #[derive(Debug)]
-enum Place {
+enum SideParts {
     Server(Context),
     Client(Box<OutboundCall>),
 }
@@ -38,7 +38,7 @@ struct OutboundCall {
 impl Call {
     /// Creates a call received by a server.
     pub(crate) fn incoming(cx: Context, body: Body, stream_type: StreamType) -> Self {
-        Self { stream_type, body, place: Place::Server(cx) }
+        Self { stream_type, body, parts: SideParts::Server(cx) }
     }
 
     /// Creates a call by a client.
@@ -48,15 +48,15 @@ impl Call {
         Self {
             stream_type,
             body,
-            place: Place::Client(Box::new(OutboundCall { service, method, options, protocol })),
+            parts: SideParts::Client(Box::new(OutboundCall { service, method, options, protocol })),
         }
     }
 
     /// Returns the side on which the layer runs.
     pub fn side(&self) -> Side {
-        match self.place {
-            Place::Server(_) => Side::Server,
-            Place::Client(_) => Side::Client,
+        match self.parts {
+            SideParts::Server(_) => Side::Server,
+            SideParts::Client(_) => Side::Client,
         }
     }
 
@@ -67,25 +67,25 @@ impl Call {
 
     /// Returns the protocol that carries it.
     pub fn protocol(&self) -> Protocol {
-        match &self.place {
-            Place::Server(cx) => cx.protocol(),
-            Place::Client(leaving) => leaving.protocol,
+        match &self.parts {
+            SideParts::Server(cx) => cx.protocol(),
+            SideParts::Client(leaving) => leaving.protocol,
         }
     }
 
     /// Returns the service; empty for a plain function. On a server it is the name under which it was added.
     pub fn service(&self) -> &str {
-        match &self.place {
-            Place::Server(cx) => cx.service(),
-            Place::Client(leaving) => &leaving.service,
+        match &self.parts {
+            SideParts::Server(cx) => cx.service(),
+            SideParts::Client(leaving) => &leaving.service,
         }
     }
 
     /// Returns the method, the function's name, or the topic of a subscription.
     pub fn method(&self) -> &str {
-        match &self.place {
-            Place::Server(cx) => cx.method(),
-            Place::Client(leaving) => &leaving.method,
+        match &self.parts {
+            SideParts::Server(cx) => cx.method(),
+            SideParts::Client(leaving) => &leaving.method,
         }
     }
 
@@ -95,12 +95,12 @@ impl Call {
     ///
     /// On a server: the method was found already; [`Server::alias`](crate::Server::alias) adds names.
     pub fn redirect(&mut self, service: &str, method: &str) -> Result<(), Status> {
-        match &mut self.place {
-            Place::Client(leaving) => {
+        match &mut self.parts {
+            SideParts::Client(leaving) => {
                 (leaving.service, leaving.method) = (service.to_owned(), method.to_owned());
                 Ok(())
             }
-            Place::Server(_) => {
+            SideParts::Server(_) => {
                 Err(Status::internal("a layer of a server cannot redirect a call: its method was found"))
             }
         }
@@ -108,17 +108,17 @@ impl Call {
 
     /// Returns user fields, metadata or headers of the request, whatever the protocol calls them.
     pub fn metadata(&self) -> &Metadata {
-        match &self.place {
-            Place::Server(cx) => cx.metadata(),
-            Place::Client(leaving) => &leaving.options.metadata,
+        match &self.parts {
+            SideParts::Server(cx) => cx.metadata(),
+            SideParts::Client(leaving) => &leaving.options.metadata,
         }
     }
 
     /// Returns the mutable metadata.
     pub fn metadata_mut(&mut self) -> &mut Metadata {
-        match &mut self.place {
-            Place::Server(cx) => cx.metadata_mut(),
-            Place::Client(leaving) => &mut leaving.options.metadata,
+        match &mut self.parts {
+            SideParts::Server(cx) => cx.metadata_mut(),
+            SideParts::Client(leaving) => &mut leaving.options.metadata,
         }
     }
 
@@ -154,24 +154,24 @@ impl Call {
 
     /// Returns the attachment of the request.
     pub fn attachment(&self) -> &Bytes {
-        match &self.place {
-            Place::Server(cx) => cx.attachment(),
-            Place::Client(leaving) => &leaving.options.attachment,
+        match &self.parts {
+            SideParts::Server(cx) => cx.attachment(),
+            SideParts::Client(leaving) => &leaving.options.attachment,
         }
     }
 
     /// Returns how long the caller still waits; `None`: forever, as far as is known.
     pub fn remaining(&self) -> Option<Duration> {
-        match &self.place {
-            Place::Server(cx) => cx.remaining(),
-            Place::Client(leaving) => leaving.options.timeout,
+        match &self.parts {
+            SideParts::Server(cx) => cx.remaining(),
+            SideParts::Client(leaving) => leaving.options.timeout,
         }
     }
 
     /// On a client: sets a deadline, unless the call has an earlier one; `None` changes nothing. On a server the
     /// deadline is the caller's.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
-        if let (Place::Client(leaving), Some(deadline)) = (&mut self.place, deadline) {
+        if let (SideParts::Client(leaving), Some(deadline)) = (&mut self.parts, deadline) {
             let remaining = deadline.saturating_duration_since(now());
             let timeout = leaving.options.timeout.map_or(remaining, |timeout| timeout.min(remaining));
             leaving.options.timeout = Some(timeout);
@@ -186,43 +186,43 @@ impl Call {
     /// On a server: returns the context that the handler will receive. Layers may attach data to it
     /// ([`Context::attach`]).
     pub fn context(&self) -> Option<&Context> {
-        match &self.place {
-            Place::Server(cx) => Some(cx),
-            Place::Client(_) => None,
+        match &self.parts {
+            SideParts::Server(cx) => Some(cx),
+            SideParts::Client(_) => None,
         }
     }
 
     /// Returns the mutable context.
     pub fn context_mut(&mut self) -> Option<&mut Context> {
-        match &mut self.place {
-            Place::Server(cx) => Some(cx),
-            Place::Client(_) => None,
+        match &mut self.parts {
+            SideParts::Server(cx) => Some(cx),
+            SideParts::Client(_) => None,
         }
     }
 
     /// On a client: returns the other options of the call.
     pub fn options(&self) -> Option<&CallOptions> {
-        match &self.place {
-            Place::Server(_) => None,
-            Place::Client(leaving) => Some(&leaving.options),
+        match &self.parts {
+            SideParts::Server(_) => None,
+            SideParts::Client(leaving) => Some(&leaving.options),
         }
     }
 
     /// Returns the mutable options.
     pub fn options_mut(&mut self) -> Option<&mut CallOptions> {
-        match &mut self.place {
-            Place::Server(_) => None,
-            Place::Client(leaving) => Some(&mut leaving.options),
+        match &mut self.parts {
+            SideParts::Server(_) => None,
+            SideParts::Client(leaving) => Some(&mut leaving.options),
         }
     }
 
     /// Clones the call, to be [made again](super::Next::try_clone); `None` on a server, and for streaming calls.
     pub fn try_clone(&self) -> Option<Self> {
-        match &self.place {
-            Place::Client(leaving) if self.stream_type.is_unary() => Some(Self {
+        match &self.parts {
+            SideParts::Client(leaving) if self.stream_type.is_unary() => Some(Self {
                 stream_type: self.stream_type,
                 body: self.body.clone(),
-                place: Place::Client(leaving.clone()),
+                parts: SideParts::Client(leaving.clone()),
             }),
             _ => None,
         }
@@ -234,9 +234,9 @@ impl Call {
     ///
     /// On a client.
     pub(crate) fn into_incoming(self) -> Result<(Context, Body), Status> {
-        match self.place {
-            Place::Server(cx) => Ok((cx, self.body)),
-            Place::Client(_) => Err(wrong_side()),
+        match self.parts {
+            SideParts::Server(cx) => Ok((cx, self.body)),
+            SideParts::Client(_) => Err(wrong_side()),
         }
     }
 
@@ -246,7 +246,7 @@ impl Call {
     ///
     /// On a server.
     pub(crate) fn take_outgoing(&mut self) -> Result<OutgoingCall<'_>, Status> {
-        let Place::Client(leaving) = &mut self.place else { return Err(wrong_side()) };
+        let SideParts::Client(leaving) = &mut self.parts else { return Err(wrong_side()) };
         let OutboundCall { service, method, options, protocol } = &mut **leaving;
         let (body, options) = (self.body.clone(), std::mem::take(options));
         Ok(OutgoingCall { service, method, body, options, protocol: *protocol })

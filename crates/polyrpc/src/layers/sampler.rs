@@ -48,7 +48,7 @@ mod tests {
             assert!((want - 1..=want).contains(&(taken as i64)), "{taken} of {want}");
         }
         let tenth = Sampler::new(0.1);
-        let places: Vec<_> = (0..40).filter(|_| tenth.selects()).collect();
-        assert!(places.windows(2).all(|pair| (9..=11).contains(&(pair[1] - pair[0]))), "{places:?}");
+        let indices: Vec<_> = (0..40).filter(|_| tenth.selects()).collect();
+        assert!(indices.windows(2).all(|pair| (9..=11).contains(&(pair[1] - pair[0]))), "{indices:?}");
     }
 }

@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn label_of_a_poll_is_carried_to_another_thread_without_its_mark() {
-        let call = CallKey { metrics: u32::MAX, place: 5 };
+        let call = CallKey { metrics: u32::MAX, series: 5 };
         assert_eq!(CarriedLabel::take().0, None);
         let _watch = watch_calls();
         assert_eq!(CarriedLabel::take().0, None);

@@ -14,8 +14,8 @@ struct Cell {
     number: AtomicU64,
     /// The call's key; `IDLE` outside of polls.
     call: AtomicU64,
-    /// The call's place in the registry; `IDLE` if it has none.
-    place: AtomicU64,
+    /// The call's index in the registry; `IDLE` if it has none.
+    registry_index: AtomicU64,
 }
 
 const IDLE: u64 = u64::MAX;
@@ -36,7 +36,7 @@ impl Cell {
             name: thread::current().name().unwrap_or_default().into(),
             number: AtomicU64::new(0),
             call: AtomicU64::new(IDLE),
-            place: AtomicU64::new(IDLE),
+            registry_index: AtomicU64::new(IDLE),
         });
         let mut cells = CELLS.lock().unwrap_or_else(PoisonError::into_inner);
         cells.retain(|cell| cell.strong_count() > 0);
@@ -45,10 +45,10 @@ impl Cell {
     }
 
     /// Sets the polled call; only called on its own thread. Returns the previous one.
-    fn replace(&self, (call, place): (u64, u64)) -> (u64, u64) {
-        let before = (self.call.load(Ordering::Relaxed), self.place.load(Ordering::Relaxed));
+    fn replace(&self, (call, registry_index): (u64, u64)) -> (u64, u64) {
+        let before = (self.call.load(Ordering::Relaxed), self.registry_index.load(Ordering::Relaxed));
         self.call.store(call, Ordering::Relaxed);
-        self.place.store(place, Ordering::Relaxed);
+        self.registry_index.store(registry_index, Ordering::Relaxed);
         // No read-modify-write is needed: only this thread writes.
         self.number.store(self.number.load(Ordering::Relaxed) + 1, Ordering::Release);
         before
@@ -57,16 +57,17 @@ impl Cell {
     /// Returns the current poll. A read during a change may mix two polls; the next read then differs.
     fn poll(&self) -> Option<Poll> {
         let number = self.number.load(Ordering::Acquire);
-        let (call, place) = (self.call.load(Ordering::Relaxed), self.place.load(Ordering::Relaxed));
-        (call != IDLE).then_some(Poll { thread: self.thread, number, call, place })
+        let (call, registry_index) =
+            (self.call.load(Ordering::Relaxed), self.registry_index.load(Ordering::Relaxed));
+        (call != IDLE).then_some(Poll { thread: self.thread, number, call, registry_index })
     }
 }
 
-/// Runs work of a call at this place of the registry, and marks this thread with the call meanwhile.
+/// Runs work of a call with this index in the registry, and marks this thread with the call meanwhile.
 #[inline]
-pub(super) fn run_marked<T>(call: CallKey, place: Option<u64>, work: impl FnOnce() -> T) -> T {
+pub(super) fn run_marked<T>(call: CallKey, registry_index: Option<u64>, work: impl FnOnce() -> T) -> T {
     // A thread that is ending no longer has a cell.
-    let before = CELL.try_with(|cell| cell.replace((call.to_bits(), place.unwrap_or(IDLE))));
+    let before = CELL.try_with(|cell| cell.replace((call.to_bits(), registry_index.unwrap_or(IDLE))));
     let _mark = before.ok().map(|before| Mark { before });
     work()
 }
@@ -96,7 +97,7 @@ pub struct Poll {
     thread: u64,
     number: u64,
     call: u64,
-    place: u64,
+    registry_index: u64,
 }
 
 impl Poll {
@@ -116,8 +117,8 @@ impl Poll {
         CallKey::from_bits(self.call)
     }
 
-    pub(crate) fn place(&self) -> u64 {
-        self.place
+    pub(crate) fn registry_index(&self) -> u64 {
+        self.registry_index
     }
 }
 

@@ -50,8 +50,8 @@ pub(crate) fn find_label<'n>(functions: impl IntoIterator<Item = &'n str>) -> Op
             NEXT => part = if part == 0 { 1 } else { 2 },
             END => {
                 // A number without its end mark may lack digits, and so denote another method.
-                if let ([(metrics, 1..), (place, 1..)], 1) = (parts, part) {
-                    found = Some(CallKey { metrics, place });
+                if let ([(metrics, 1..), (series, 1..)], 1) = (parts, part) {
+                    found = Some(CallKey { metrics, series });
                 }
                 part = 2;
             }
@@ -105,7 +105,7 @@ fn run_through_digits(call: CallKey, work: &mut dyn FnMut()) {
             length += 1;
         }
     };
-    for (mark, mut number) in [(BEGIN, call.metrics), (NEXT, call.place)] {
+    for (mark, mut number) in [(BEGIN, call.metrics), (NEXT, call.series)] {
         add(mark);
         loop {
             add((number & 15) as u8);
@@ -178,8 +178,8 @@ digits! {
 
 /// Returns the digit that a function stands for.
 fn digit(function: &str) -> Option<u8> {
-    let place = DIGITS.iter().position(|(name, _)| *name == function)?;
-    u8::try_from(place).ok()
+    let index = DIGITS.iter().position(|(name, _)| *name == function)?;
+    u8::try_from(index).ok()
 }
 
 #[cfg(test)]
@@ -198,7 +198,7 @@ mod tests {
             names.extend([mark.to_owned()].into_iter().chain(digits));
         };
         number(BEGIN, call.metrics);
-        number(NEXT, call.place);
+        number(NEXT, call.series);
         names.push("end".to_owned());
         names.iter().map(|name| format!("polyrpc::running::label::{name}")).collect()
     }
@@ -209,21 +209,21 @@ mod tests {
 
     #[test]
     fn label_is_found_among_other_functions() {
-        for (metrics, place) in [(0, 0), (1, 15), (0x1f, 0x40a), (u32::MAX, u32::MAX)] {
-            let call = CallKey { metrics, place };
+        for (metrics, series) in [(0, 0), (1, 15), (0x1f, 0x40a), (u32::MAX, u32::MAX)] {
+            let call = CallKey { metrics, series };
             let mut stack = names(call);
             stack.insert(3, "polyrpc::running::label::step".into());
             stack.insert(0, "main".into());
             stack.push("handler".into());
             assert_eq!(find(&stack), Some(call));
         }
-        let (outer, inner) = (CallKey { metrics: 1, place: 2 }, CallKey { metrics: 0, place: 300 });
+        let (outer, inner) = (CallKey { metrics: 1, series: 2 }, CallKey { metrics: 0, series: 300 });
         assert_eq!(find(&[names(outer), names(inner)].concat()), Some(inner));
     }
 
     #[test]
     fn stacks_without_a_whole_label_have_none() {
-        let whole = names(CallKey { metrics: 3, place: 0x21 });
+        let whole = names(CallKey { metrics: 3, series: 0x21 });
         for start in 1..whole.len() {
             assert_eq!(find(&whole[start..]), None, "{start}");
         }
@@ -231,7 +231,7 @@ mod tests {
         for end in 0..whole.len() {
             assert_eq!(find(&whole[..end]), None, "{end}");
         }
-        let outer = names(CallKey { metrics: 1, place: 2 });
+        let outer = names(CallKey { metrics: 1, series: 2 });
         assert_eq!(find(&[&outer[..], &whole[..whole.len() - 1]].concat()), find(&outer));
         assert_eq!(find(&["main".into(), "polyrpc::running::label::other".into()]), None);
         assert!(is_stack_label(&whole[0]) && !is_stack_label("polyrpc::running::labels"));
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn poll_is_made_once_with_and_without_labels() {
-        let call = CallKey { metrics: 7, place: 1 << 20 };
+        let call = CallKey { metrics: 7, series: 1 << 20 };
         let mut polls = 0;
         let mut poll = || {
             polls += 1;

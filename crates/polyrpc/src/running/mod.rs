@@ -53,16 +53,16 @@ pub struct RunningCall {
 pub(crate) struct CallKey {
     /// The number of the metrics.
     pub(crate) metrics: u32,
-    /// Position of the method's series.
-    pub(crate) place: u32,
+    /// Index of the method's series.
+    pub(crate) series: u32,
 }
 
 impl CallKey {
     fn to_bits(self) -> u64 {
-        u64::from(self.metrics) << 32 | u64::from(self.place)
+        u64::from(self.metrics) << 32 | u64::from(self.series)
     }
 
     fn from_bits(bits: u64) -> Self {
-        Self { metrics: (bits >> 32) as u32, place: bits as u32 }
+        Self { metrics: (bits >> 32) as u32, series: bits as u32 }
     }
 }

@@ -63,13 +63,13 @@ pub(crate) fn is_watched() -> bool {
     WATCHES.load(Ordering::Relaxed) > 0
 }
 
-/// Returns the pending calls, with their places.
+/// Returns the pending calls, with their indices.
 pub(crate) fn entries(metrics: u32) -> Vec<(u64, Entry)> {
     let mut all = Vec::new();
     for part in 0..PARTS.len() {
         let part_entries = lock(part);
         let own = part_entries.iter().filter(|(_, entry)| entry.key.metrics == metrics);
-        all.extend(own.map(|(index, entry)| (place(part, index), entry.clone())));
+        all.extend(own.map(|(index, entry)| (combined_index(part, index), entry.clone())));
     }
     all
 }
@@ -88,8 +88,8 @@ impl RegistryEntry {
         Self { part, index }
     }
 
-    pub(super) fn place(&self) -> u64 {
-        place(self.part, self.index)
+    pub(super) fn combined_index(&self) -> u64 {
+        combined_index(self.part, self.index)
     }
 }
 
@@ -99,7 +99,7 @@ impl Drop for RegistryEntry {
     }
 }
 
-fn place(part: usize, index: usize) -> u64 {
+fn combined_index(part: usize, index: usize) -> u64 {
     (part as u64) << 48 | index as u64
 }
 

@@ -47,8 +47,8 @@ impl TrackedCall {
     fn run<T>(&self, work: impl FnOnce() -> T) -> T {
         match self.is_served {
             true => {
-                let place = self.entered.as_ref().map(RegistryEntry::place);
-                run_marked(self.key, place, || run_labelled(self.key, work))
+                let index = self.entered.as_ref().map(RegistryEntry::combined_index);
+                run_marked(self.key, index, || run_labelled(self.key, work))
             }
             false => work(),
         }

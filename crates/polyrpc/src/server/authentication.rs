@@ -204,8 +204,8 @@ struct DelayedRejection(Arc<ConnectionHandle>);
 impl DelayedRejection {
     fn try_new(entry: &Arc<ConnectionHandle>) -> Option<Self> {
         let held = entry.delayed_rejections.fetch_add(1, Ordering::Relaxed);
-        let place = Self(entry.clone());
-        (held < HELD_BACK).then_some(place)
+        let slot = Self(entry.clone());
+        (held < HELD_BACK).then_some(slot)
     }
 }
 

@@ -1252,7 +1252,7 @@ impl TakeTurns for ConnectionHandle {
     fn turn(&self) -> Turn {
         match self.turn.load(Ordering::Relaxed) {
             turn if turn == Turn::Waiting as u8 => Turn::Waiting,
-            turn if turn == Turn::Placed as u8 => Turn::Placed,
+            turn if turn == Turn::Granted as u8 => Turn::Granted,
             _ => Turn::None,
         }
     }

@@ -37,8 +37,8 @@ pub(super) struct FairnessBudget {
     is_exhausted: bool,
     /// The connection waits for its next turn.
     yielded: bool,
-    /// The connection has one of the places of the [queue](super::turn_queue::TurnQueue).
-    has_place: bool,
+    /// The connection has a slot of the [queue](super::turn_queue::TurnQueue).
+    has_slot: bool,
 }
 
 impl FairnessBudget {
@@ -55,7 +55,7 @@ impl FairnessBudget {
         } else if connection.take_turn() {
             let is_crowded = connection.turns().is_crowded();
             let is_short = is_crowded && self.is_deferred;
-            *self = Self { has_place: true, is_crowded, is_short, modest_turns, ..Self::default() };
+            *self = Self { has_slot: true, is_crowded, is_short, modest_turns, ..Self::default() };
         }
     }
 
@@ -67,8 +67,8 @@ impl FairnessBudget {
         if self.calls > 0 {
             self.modest_turns = self.modest_turns.saturating_add(1);
         }
-        if self.has_place {
-            self.has_place = false;
+        if self.has_slot {
+            self.has_slot = false;
             connection.turns().leave(connection);
         }
     }

@@ -1,7 +1,7 @@
 //! A queue for connections with so much work that others must be polled in between.
 //!
 //! Few connections have a turn at a time: a thousand flooding connections delay a quiet one no longer than a few do.
-//! A connection of modest demand does not wait behind all that flood: places are given alternately to a modest connection
+//! A connection of modest demand never waits behind the whole flood: slots are given alternately to a modest connection
 //! and to one that floods.
 
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ pub(super) trait TakeTurns {
 #[derive(Debug)]
 pub(super) struct TurnQueue<C> {
     /// Maximum number of simultaneous turns.
-    places: usize,
+    slots: usize,
     state: Mutex<Turns<C>>,
     /// Whether any connection waits.
     is_crowded: AtomicBool,
@@ -36,11 +36,11 @@ pub(super) struct TurnQueue<C> {
 
 #[derive(Debug)]
 struct Turns<C> {
-    /// Number of places in use.
+    /// Number of slots in use.
     taken: usize,
     modest: VecDeque<Arc<C>>,
     heavy: VecDeque<Arc<C>>,
-    /// The last place was given to a modest connection.
+    /// The last slot was given to a modest connection.
     was_modest: bool,
     /// Number of entries of connections that have left while they waited.
     left: usize,
@@ -98,17 +98,17 @@ pub(super) enum Turn {
     None,
     /// Waiting.
     Waiting,
-    /// It has a place: it has a turn, or is woken for one as soon as the others of its thread have been polled.
-    Placed,
+    /// It has a slot: it has a turn, or is woken for one as soon as the others of its thread have been polled.
+    Granted,
 }
 
 impl<C> Default for TurnQueue<C> {
     fn default() -> Self {
         // Twice as many as can run at the same time: one has its turn while the next is woken.
-        let places = 2 * available_parallelism().map_or(1, NonZero::get);
+        let slots = 2 * available_parallelism().map_or(1, NonZero::get);
         let turns =
             Turns { taken: 0, modest: VecDeque::new(), heavy: VecDeque::new(), was_modest: false, left: 0 };
-        Self { places, state: Mutex::new(turns), is_crowded: AtomicBool::new(false) }
+        Self { slots, state: Mutex::new(turns), is_crowded: AtomicBool::new(false) }
     }
 }
 
@@ -121,10 +121,10 @@ impl<C: TakeTurns> TurnQueue<C> {
     /// Queues a connection for its next turn, for which it is woken.
     pub(super) fn wait(&self, connection: &Arc<C>, demand: Demand) {
         let mut turns = self.lock();
-        let has_place = connection.turn() == Turn::Placed;
-        if turns.is_empty() && (has_place || turns.taken < self.places) {
-            turns.taken += usize::from(!has_place);
-            connection.set_turn(Turn::Placed);
+        let has_slot = connection.turn() == Turn::Granted;
+        if turns.is_empty() && (has_slot || turns.taken < self.slots) {
+            turns.taken += usize::from(!has_slot);
+            connection.set_turn(Turn::Granted);
             drop(turns);
             return connection.wake_for_turn();
         }
@@ -133,13 +133,13 @@ impl<C: TakeTurns> TurnQueue<C> {
             Demand::Modest => turns.modest.push_back(connection.clone()),
             Demand::Heavy => turns.heavy.push_back(connection.clone()),
         }
-        match has_place {
-            true => self.give_place(turns),
+        match has_slot {
+            true => self.give_slot(turns),
             false => self.is_crowded.store(true, Ordering::Relaxed),
         }
     }
 
-    /// Releases a place. A waiting connection is removed.
+    /// Releases a slot. A waiting connection is removed.
     pub(super) fn leave(&self, connection: &C) {
         let mut turns = self.lock();
         let turn = connection.turn();
@@ -147,15 +147,15 @@ impl<C: TakeTurns> TurnQueue<C> {
         match turn {
             Turn::None => {}
             Turn::Waiting => turns.record_left(),
-            Turn::Placed => self.give_place(turns),
+            Turn::Granted => self.give_slot(turns),
         }
     }
 
-    /// Gives a free place to the next waiting connection.
-    fn give_place(&self, mut turns: MutexGuard<'_, Turns<C>>) {
+    /// Gives a free slot to the next waiting connection.
+    fn give_slot(&self, mut turns: MutexGuard<'_, Turns<C>>) {
         let next = turns.pop();
         match &next {
-            Some(next) => next.set_turn(Turn::Placed),
+            Some(next) => next.set_turn(Turn::Granted),
             None => turns.taken -= 1,
         }
         self.is_crowded.store(!turns.is_empty(), Ordering::Relaxed);
@@ -198,8 +198,8 @@ mod tests {
         }
     }
 
-    fn queue(places: usize) -> TurnQueue<Flooder> {
-        TurnQueue { places, ..TurnQueue::default() }
+    fn queue(slots: usize) -> TurnQueue<Flooder> {
+        TurnQueue { slots, ..TurnQueue::default() }
     }
 
     fn flooders(number: usize) -> Vec<Arc<Flooder>> {
@@ -243,7 +243,7 @@ mod tests {
             let count = |connections: &[Arc<Flooder>]| turns(connections).iter().sum::<usize>();
             assert_eq!((count(&new), count(&flooders)), (of_new, of_flooders));
             let mut all = new.iter().chain(&flooders);
-            next = all.find(|connection| connection.turn() == Turn::Placed).unwrap().clone();
+            next = all.find(|connection| connection.turn() == Turn::Granted).unwrap().clone();
         }
         queue.leave(&next);
         assert!(!queue.is_crowded() && queue.lock().taken == 0);

@@ -74,7 +74,7 @@ impl Route {
         self.role == MethodRole::Introspection
     }
 
-    /// Sets the layers around the method. The first setting wins: a route has one place, however many names lead to it.
+    /// Sets the layers around the method. The first setting wins: a route exists once, however many names lead to it.
     pub(crate) fn layer(&self, layers: Layers) {
         let _ = self.layers.set(layers);
     }

@@ -534,8 +534,8 @@ impl Methods {
         let ServiceBuilder { name, schemas, methods, ids } = service.into_builder();
         let mut numbers: Vec<(Box<str>, _)> =
             methods.iter().map(|(name, _)| (name.as_str().into(), None)).collect();
-        for (place, id) in ids {
-            numbers[place].1 = Some(id);
+        for (index, id) in ids {
+            numbers[index].1 = Some(id);
         }
         let entry = |method_name: &str, method| Route::new(&name, method_name, method, role);
         let by_name =

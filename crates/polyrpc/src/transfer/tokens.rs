@@ -101,7 +101,7 @@ impl DataConnections {
     /// Returns the local address of the caller's own connection, which it can reach again.
     fn address(&self, cx: &Context) -> Result<String, Status> {
         let addresses = self.addresses.get().map(Vec::as_slice).unwrap_or_default();
-        if let Some(local) = cx.local().filter(|local| addresses.iter().any(|place| is_at(place, local))) {
+        if let Some(local) = cx.local().filter(|local| addresses.iter().any(|bound| is_at(bound, local))) {
             return Ok(local.to_string());
         }
         let over_tcp = addresses.iter().find(|address| matches!(address, Address::Tcp(_)));
@@ -146,11 +146,11 @@ impl DataConnections {
     }
 }
 
-/// Whether the listener at `place` accepts connections at this local address.
-fn is_at(place: &Address, local: &SocketAddr) -> bool {
-    let Address::Tcp(place) = place else { return false };
-    place.parse().is_ok_and(|place: SocketAddr| {
-        place.port() == local.port() && (place.ip().is_unspecified() || place.ip() == local.ip())
+/// Whether the listener with this bound address accepts connections at this local address.
+fn is_at(bound: &Address, local: &SocketAddr) -> bool {
+    let Address::Tcp(bound) = bound else { return false };
+    bound.parse().is_ok_and(|bound: SocketAddr| {
+        bound.port() == local.port() && (bound.ip().is_unspecified() || bound.ip() == local.ip())
     })
 }
 

@@ -24,7 +24,7 @@ impl Address {
     /// Returns host and port, if it has them.
     pub(crate) fn host_and_port(&self) -> Option<&str> {
         match self {
-            Self::Tcp(place) | Self::Kcp(place) | Self::Quic(place) => Some(place),
+            Self::Tcp(authority) | Self::Kcp(authority) | Self::Quic(authority) => Some(authority),
             Self::Unix(_) => None,
         }
     }
@@ -42,16 +42,16 @@ impl FromStr for Address {
                 false => Ok(Self::Unix(path.into())),
             };
         }
-        let (variant, place): (fn(String) -> Self, _) = match text.split_once("://") {
-            Some((scheme, place)) if scheme.eq_ignore_ascii_case("kcp") => (Self::Kcp, place),
-            Some((scheme, place)) if scheme.eq_ignore_ascii_case("quic") => (Self::Quic, place),
+        let (variant, authority): (fn(String) -> Self, _) = match text.split_once("://") {
+            Some((scheme, authority)) if scheme.eq_ignore_ascii_case("kcp") => (Self::Kcp, authority),
+            Some((scheme, authority)) if scheme.eq_ignore_ascii_case("quic") => (Self::Quic, authority),
             Some(_) => return Err(invalid_address(text, FORMS)),
             None => (Self::Tcp, text),
         };
         // Rust's own conversion accepts a sign, too; the text goes into `Host` as it is.
-        let port = place.rsplit_once(':').map(|(_, port)| port).filter(|port| !port.starts_with('+'));
+        let port = authority.rsplit_once(':').map(|(_, port)| port).filter(|port| !port.starts_with('+'));
         match port.map(str::parse::<u16>) {
-            Some(Ok(_)) => Ok(variant(place.to_owned())),
+            Some(Ok(_)) => Ok(variant(authority.to_owned())),
             Some(Err(error)) if *error.kind() == IntErrorKind::PosOverflow => {
                 Err(invalid_address(text, "a port is at most 65535"))
             }

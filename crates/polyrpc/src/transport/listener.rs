@@ -64,8 +64,12 @@ impl TransportConfig {
         let has_quic = false;
         let why = match (has_kcp, has_quic, address) {
             (false, false, address) => return Ok(address),
-            (true, false, Address::Tcp(place) | Address::Kcp(place)) => return Ok(Address::Kcp(place)),
-            (false, true, Address::Tcp(place) | Address::Quic(place)) => return Ok(Address::Quic(place)),
+            (true, false, Address::Tcp(authority) | Address::Kcp(authority)) => {
+                return Ok(Address::Kcp(authority));
+            }
+            (false, true, Address::Tcp(authority) | Address::Quic(authority)) => {
+                return Ok(Address::Quic(authority));
+            }
             (true, true, _) => {
                 "a listener uses KCP or QUIC: it has both Listen::kcp and Listen::quic".to_owned()
             }

@@ -113,7 +113,7 @@ mod tests {
             Self(path)
         }
 
-        fn place(&self) -> PathBuf {
+        fn socket_path(&self) -> PathBuf {
             self.0.join("socket")
         }
     }
@@ -124,8 +124,8 @@ mod tests {
         }
     }
 
-    async fn refusal(place: &Path) -> String {
-        let error = UnixSocket::bind(place).await.unwrap_err();
+    async fn refusal(path: &Path) -> String {
+        let error = UnixSocket::bind(path).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         error.to_string()
     }
@@ -133,17 +133,17 @@ mod tests {
     #[tokio::test]
     async fn regular_file_is_not_replaced_by_a_socket() {
         let directory = Directory::new("regular");
-        fs::write(directory.place(), "precious").unwrap();
-        let text = refusal(&directory.place()).await;
-        assert_eq!(text, format!("{} exists and is not a socket", directory.place().display()));
-        assert_eq!(fs::read(directory.place()).unwrap(), b"precious");
+        fs::write(directory.socket_path(), "precious").unwrap();
+        let text = refusal(&directory.socket_path()).await;
+        assert_eq!(text, format!("{} exists and is not a socket", directory.socket_path().display()));
+        assert_eq!(fs::read(directory.socket_path()).unwrap(), b"precious");
     }
 
     #[tokio::test]
     async fn directory_and_link_are_not_replaced_by_a_socket() {
         let directory = Directory::new("link");
-        fs::create_dir(directory.place()).unwrap();
-        assert!(refusal(&directory.place()).await.ends_with("exists and is not a socket"));
+        fs::create_dir(directory.socket_path()).unwrap();
+        assert!(refusal(&directory.socket_path()).await.ends_with("exists and is not a socket"));
         let link = directory.0.join("link");
         symlink(directory.0.join("nowhere"), &link).unwrap();
         assert!(refusal(&link).await.ends_with("exists and is not a socket"));
@@ -153,33 +153,34 @@ mod tests {
     #[tokio::test]
     async fn socket_of_a_dead_process_is_replaced() {
         let directory = Directory::new("stale");
-        drop(std::os::unix::net::UnixListener::bind(directory.place()).unwrap());
-        let socket = UnixSocket::bind(&directory.place()).await.unwrap();
-        let (accepted, connected) = tokio::join!(socket.accept(), UnixStream::connect(directory.place()));
+        drop(std::os::unix::net::UnixListener::bind(directory.socket_path()).unwrap());
+        let socket = UnixSocket::bind(&directory.socket_path()).await.unwrap();
+        let (accepted, connected) =
+            tokio::join!(socket.accept(), UnixStream::connect(directory.socket_path()));
         assert!(accepted.is_ok() && connected.is_ok());
     }
 
     #[tokio::test]
     async fn socket_of_a_living_process_is_left_alone() {
         let directory = Directory::new("living");
-        let socket = UnixSocket::bind(&directory.place()).await.unwrap();
-        let text = refusal(&directory.place()).await;
+        let socket = UnixSocket::bind(&directory.socket_path()).await.unwrap();
+        let text = refusal(&directory.socket_path()).await;
         assert!(text.starts_with("another process listens on "), "{text}");
         drop(socket);
-        assert!(!directory.place().exists());
+        assert!(!directory.socket_path().exists());
     }
 
     #[tokio::test]
     async fn file_that_replaced_the_socket_is_kept() {
         let directory = Directory::new("taken");
-        let socket = UnixSocket::bind(&directory.place()).await.unwrap();
-        fs::remove_file(directory.place()).unwrap();
-        let other = UnixSocket::bind(&directory.place()).await.unwrap();
+        let socket = UnixSocket::bind(&directory.socket_path()).await.unwrap();
+        fs::remove_file(directory.socket_path()).unwrap();
+        let other = UnixSocket::bind(&directory.socket_path()).await.unwrap();
         drop(socket);
-        assert!(directory.place().exists());
-        fs::remove_file(directory.place()).unwrap();
-        fs::write(directory.place(), "precious").unwrap();
+        assert!(directory.socket_path().exists());
+        fs::remove_file(directory.socket_path()).unwrap();
+        fs::write(directory.socket_path(), "precious").unwrap();
         drop(other);
-        assert_eq!(fs::read(directory.place()).unwrap(), b"precious");
+        assert_eq!(fs::read(directory.socket_path()).unwrap(), b"precious");
     }
 }

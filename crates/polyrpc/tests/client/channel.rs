@@ -184,7 +184,7 @@ struct FirstOf(First, usize);
 impl Picker for FirstOf {
     fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         self.0.keys.lock().unwrap().push(asked.key);
-        (0..self.1).find(|&place| asked.is_eligible(place))
+        (0..self.1).find(|&index| asked.is_eligible(index))
     }
 
     fn call_started(&self, _: usize, _: Instant) {
@@ -631,8 +631,9 @@ impl Order {
 
 impl LoadBalancer for Order {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
-        let place = |of: &String| candidates.iter().position(|candidate| candidate.instance().address == *of);
-        Box::new(OrderOf(self.0.iter().filter_map(place).collect(), candidates.len()))
+        let index_of =
+            |of: &String| candidates.iter().position(|candidate| candidate.instance().address == *of);
+        Box::new(OrderOf(self.0.iter().filter_map(index_of).collect(), candidates.len()))
     }
 }
 
@@ -640,7 +641,7 @@ struct OrderOf(Vec<usize>, usize);
 
 impl Picker for OrderOf {
     fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
-        self.0.iter().copied().chain(0..self.1).find(|&place| asked.is_eligible(place))
+        self.0.iter().copied().chain(0..self.1).find(|&index| asked.is_eligible(index))
     }
 }
 
@@ -1181,7 +1182,7 @@ async fn instances_are_reached_over_their_network() {
     let path = std::env::temp_dir().join(format!("polyrpc-channel-{}.sock", std::process::id()));
     let server = prober.server().bind("127.0.0.1:0").await.unwrap();
     let server = server.and(&*format!("unix:{}", path.display())).await.unwrap().start();
-    let place = server.address().to_string();
+    let address = server.address().to_string();
     let unix = format!("unix@{}", path.display());
     for (protocol, networks) in [
         (Protocol::Rpcx, &["tcp", "ws", "http"][..]),
@@ -1190,13 +1191,13 @@ async fn instances_are_reached_over_their_network() {
         (Protocol::Grpc, &["tcp", "ws"]),
         (Protocol::BaiduStd, &["tcp", "ws"]),
     ] {
-        let instances = networks.iter().map(|network| format!("{network}@{place}")).chain([unix.clone()]);
+        let instances = networks.iter().map(|network| format!("{network}@{address}")).chain([unix.clone()]);
         for instance in instances {
             let client = builder(protocol, List::new([instance.parse().unwrap()])).build().unwrap();
             assert_eq!(echo(&client).await.unwrap(), "hello", "{protocol:?} {instance}");
         }
     }
-    let client = Client::new(&format!("rpcx://{place}?transport=http-connect")).unwrap();
+    let client = Client::new(&format!("rpcx://{address}?transport=http-connect")).unwrap();
     assert_eq!(echo(&client).await.unwrap(), "hello");
     drop(server);
     let _ = std::fs::remove_file(path);

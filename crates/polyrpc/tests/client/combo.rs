@@ -112,14 +112,14 @@ async fn mapper_changes_the_call_for_each_client() {
         })
     };
     let part = |client| {
-        join(client).map(|call, place| {
+        join(client).map(|call, partition| {
             let text = call.decode::<Serde, String>()?;
-            let word = text.split(' ').nth(place.index).unwrap_or_default().to_owned();
+            let word = text.split(' ').nth(partition.index).unwrap_or_default().to_owned();
             call.with_message::<Serde, String>(word).map(Some)
         })
     };
-    let renamed = join(echo()).map(|mut call, place| {
-        call.method = if place.count == 3 { "Last" } else { "First" };
+    let renamed = join(echo()).map(|mut call, partition| {
+        call.method = if partition.count == 3 { "Last" } else { "First" };
         Ok(Some(call))
     });
     let builder = Parallel::new().sub_channel(part(echo())).sub_channel(part(echo())).sub_channel(renamed);
@@ -227,8 +227,8 @@ async fn mergers_run_in_response_order_and_can_reject() {
     let order = Arc::new(Mutex::new(Vec::new()));
     let subs = servers.iter().map(|(_, server)| {
         let order = order.clone();
-        SubChannel::new(crate::common::client(Protocol::Rpcx, server)).merge(move |whole, part, place| {
-            order.lock().unwrap().push(place.index);
+        SubChannel::new(crate::common::client(Protocol::Rpcx, server)).merge(move |whole, part, partition| {
+            order.lock().unwrap().push(partition.index);
             joined(whole, part)
         })
     });
@@ -388,7 +388,7 @@ impl LoadBalancer for First {
         struct Turn(usize);
         impl Picker for Turn {
             fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
-                (0..self.0).find(|&place| asked.is_eligible(place))
+                (0..self.0).find(|&index| asked.is_eligible(index))
             }
         }
         Box::new(Turn(candidates.len()))
@@ -398,7 +398,7 @@ impl LoadBalancer for First {
 #[tokio::test]
 async fn clients_can_be_added_and_removed_during_selective_calls() {
     let servers = servers(2).await;
-    let client_of = |place: usize| crate::common::client(Protocol::Rpcx, &servers[place].1);
+    let client_of = |index: usize| crate::common::client(Protocol::Rpcx, &servers[index].1);
     let selective = Selective::builder().sub_channel("one", client_of(0)).build().unwrap();
     let client = selective.client();
     let under_way = tokio::spawn({
@@ -426,8 +426,8 @@ async fn clients_can_be_added_and_removed_during_selective_calls() {
 #[tokio::test]
 async fn selective_call_has_one_timeout_for_all_attempts() {
     let servers = servers(2).await;
-    let builder = servers.iter().enumerate().fold(Selective::builder(), |builder, (place, (_, server))| {
-        builder.sub_channel(place.to_string(), crate::common::client(Protocol::Rpcx, server))
+    let builder = servers.iter().enumerate().fold(Selective::builder(), |builder, (index, (_, server))| {
+        builder.sub_channel(index.to_string(), crate::common::client(Protocol::Rpcx, server))
     });
     let client = builder.timeout(Duration::from_millis(50)).build().unwrap().client();
     assert_eq!(wait(&client).await.unwrap_err().code(), Code::DeadlineExceeded);
@@ -486,7 +486,7 @@ async fn partition_without_a_server_fails() {
 #[tokio::test]
 async fn partitions_can_move_during_calls() {
     let servers = servers(3).await;
-    let server = |place: usize| &servers[place].1;
+    let server = |index: usize| &servers[index].1;
     let list = List::new([tagged(server(0), &["0/2"]), tagged(server(1), &["1/2"])]);
     let client = Partition::new(2, template(&list)).fail_limit(1).build().unwrap();
     let under_way = tokio::spawn({
@@ -530,7 +530,7 @@ async fn partitioned_calls_are_mapped_and_merged() {
     let servers = servers(2).await;
     let list = List::new([tagged(&servers[0].1, &["0/2"]), tagged(&servers[1].1, &["1/2"])]);
     let client = Partition::new(2, template(&list))
-        .map(|call, place| call.with_message::<Serde, String>(place.index.to_string()).map(Some))
+        .map(|call, partition| call.with_message::<Serde, String>(partition.index.to_string()).map(Some))
         .merge(|whole, part, _| joined(whole, part))
         .build()
         .unwrap();
@@ -542,7 +542,7 @@ async fn partitioned_calls_are_mapped_and_merged() {
 #[tokio::test]
 async fn traffic_is_split_by_the_capacity_of_partitionings() {
     let servers = servers(4).await;
-    let server = |place: usize| &servers[place].1;
+    let server = |index: usize| &servers[index].1;
     // A partitioning in two with one server each, and a whole on two servers: 1 to 2.
     let list = List::new([
         tagged(server(0), &["0/2"]),
@@ -556,7 +556,7 @@ async fn traffic_is_split_by_the_capacity_of_partitionings() {
         assert_eq!(call(&client).await.unwrap(), "hello");
     }
     let ran: BTreeMap<_, _> =
-        servers.iter().enumerate().map(|(place, (prober, _))| (place, prober.ran())).collect();
+        servers.iter().enumerate().map(|(index, (prober, _))| (index, prober.ran())).collect();
     assert_eq!(ran[&0], ran[&1]);
     assert_eq!(ran[&0] + ran[&2] + ran[&3], calls);
     // Six standard deviations.
@@ -566,13 +566,13 @@ async fn traffic_is_split_by_the_capacity_of_partitionings() {
 #[tokio::test]
 async fn calls_follow_a_change_of_partitioning() {
     let servers = servers(3).await;
-    let server = |place: usize| &servers[place].1;
+    let server = |index: usize| &servers[index].1;
     let list = List::new([tagged(server(0), &["0/1"]), tagged(server(1), &["0/2"])]);
     let client = Partition::dynamic(template(&list)).fail_limit(1).build().unwrap();
     for _ in 0..10 {
         assert_eq!(call(&client).await.unwrap(), "hello");
     }
-    let ran = |place: usize| servers[place].0.ran();
+    let ran = |index: usize| servers[index].0.ran();
     // An incomplete partitioning receives nothing.
     assert_eq!((ran(0), ran(1)), (10, 0));
 

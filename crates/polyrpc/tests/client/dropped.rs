@@ -166,11 +166,11 @@ async fn streaming_call_dropped_at_any_point_leaks_nothing() {
 #[tokio::test]
 async fn call_over_several_servers_dropped_at_any_point_leaks_nothing() {
     let (one, other) = (shapes().await, shapes().await);
-    let places = [one.address().to_string(), other.address().to_string(), unreachable_address()];
+    let addresses = [one.address().to_string(), other.address().to_string(), unreachable_address()];
     for mode in [FailMode::Failover, FailMode::Failbackup] {
         let client = || {
             let builder =
-                Client::builder("rpcx://both").discover(List::new(places.clone().map(Instance::tcp)));
+                Client::builder("rpcx://both").discover(List::new(addresses.clone().map(Instance::tcp)));
             builder.fail_mode(mode).backup_after(Duration::ZERO).idempotent().build().unwrap()
         };
         for is_reused in [false, true] {

@@ -128,11 +128,11 @@ impl Objection {
 async fn hook_that_fails_ends_the_call_or_the_connection() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
-    for place in ["connected", "attempting"] {
+    for stage in ["connected", "attempting"] {
         for protocol in [Protocol::Rpcx, Protocol::Grpc] {
-            let probe = ProbeClient::new(hooked(protocol, &server, Objection(place)));
+            let probe = ProbeClient::new(hooked(protocol, &server, Objection(stage)));
             let error = soon(probe.echo("x".into())).await.unwrap_err();
-            assert_eq!((error.code(), error.message()), (Code::PermissionDenied, "I object"), "{place}");
+            assert_eq!((error.code(), error.message()), (Code::PermissionDenied, "I object"), "{stage}");
         }
     }
     assert_eq!(prober.ran(), 0);

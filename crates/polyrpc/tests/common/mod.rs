@@ -115,10 +115,10 @@ pub(crate) fn url(protocol: Protocol, server: &ServerHandle) -> String {
 }
 
 /// URL of a server for a scheme with parameters, as in `rpcx?transport=ws`.
-pub(crate) fn url_of(scheme: &str, place: impl Display) -> String {
+pub(crate) fn url_of(scheme: &str, address: impl Display) -> String {
     match scheme.split_once('?') {
-        Some((scheme, parameters)) => format!("{scheme}://{place}?{parameters}"),
-        None => format!("{scheme}://{place}"),
+        Some((scheme, parameters)) => format!("{scheme}://{address}?{parameters}"),
+        None => format!("{scheme}://{address}"),
     }
 }
 

@@ -147,7 +147,7 @@ fn nested_buffer_is_verified_with_its_parent() {
 
 #[test]
 fn unions_hold_tables_structs_and_strings_and_unknown_variants() {
-    let place = Vec3 { x: 1.0, ..Vec3::default() };
+    let vector = Vec3 { x: 1.0, ..Vec3::default() };
     let read = |any| {
         let message = Message::<Given>::read(
             GivenArgs { third: Some(any), ..Default::default() }.to_message().into_bytes(),
@@ -155,7 +155,7 @@ fn unions_hold_tables_structs_and_strings_and_unknown_variants() {
         format!("{:?}", message.unwrap().root().third().unwrap())
     };
     assert_eq!(read(AnyArgs::Name("name".into())), "Name(\"name\")");
-    assert_eq!(read(AnyArgs::Place(place)), format!("Place({place:?})"));
+    assert_eq!(read(AnyArgs::Place(vector)), format!("Place({vector:?})"));
     let mut newer = GivenArgs { third: Some(AnyArgs::Name("x".into())), ..Default::default() }
         .to_message()
         .into_bytes()

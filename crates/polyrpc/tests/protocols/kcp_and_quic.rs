@@ -33,12 +33,12 @@ fn scheme(protocol: Protocol) -> String {
 
 /// `rpcx://127.0.0.1:1234?transport=kcp`.
 fn url(protocol: Protocol, server: &ServerHandle) -> String {
-    let (carrier, place) = match &server.addresses()[0] {
-        Address::Kcp(place) => ("kcp", place),
-        Address::Quic(place) => ("quic", place),
+    let (carrier, address) = match &server.addresses()[0] {
+        Address::Kcp(address) => ("kcp", address),
+        Address::Quic(address) => ("quic", address),
         other => panic!("{other}"),
     };
-    format!("{}://{place}?transport={carrier}", scheme(protocol))
+    format!("{}://{address}?transport={carrier}", scheme(protocol))
 }
 
 fn kcp_client(protocol: Protocol, server: &ServerHandle, config: kcp::Config) -> Client {
@@ -177,7 +177,7 @@ async fn idle_kcp_conversation_is_kept_since_its_client_cannot_detect_a_close() 
 }
 
 /// Starts 20,000 conversations from as many forged addresses, none of which receives a response.
-fn flood(place: &str) {
+fn flood(address: &str) {
     for number in 0..20_000_u32 {
         let [_, a, b, c] = (number + (1 << 16) + 1).to_be_bytes();
         let socket = std::net::UdpSocket::bind((Ipv4Addr::new(127, a, b, c), 0)).unwrap();
@@ -185,7 +185,7 @@ fn flood(place: &str) {
         datagram.extend_from_slice(&[81, 0, 128, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 18, 0, 0, 0]);
         datagram.extend_from_slice(b"GET / HTTP/1.1\r\n\r\n");
         // Datagrams that the system drops do not matter.
-        let _ = socket.send_to(&datagram, place);
+        let _ = socket.send_to(&datagram, address);
     }
 }
 
@@ -197,8 +197,8 @@ async fn forged_conversations_do_not_keep_a_new_client_out() {
     for _ in 0..2 {
         assert_eq!(echo(&before, "before").await.unwrap(), "before");
     }
-    let Address::Kcp(place) = server.addresses()[0].clone() else { panic!("it is KCP") };
-    tokio::task::spawn_blocking(move || flood(&place)).await.unwrap();
+    let Address::Kcp(address) = server.addresses()[0].clone() else { panic!("it is KCP") };
+    tokio::task::spawn_blocking(move || flood(&address)).await.unwrap();
     let client = kcp_client(Protocol::Rpcx, &server, kcp::Config::default());
     let call = tokio::time::timeout(Duration::from_secs(5), echo(&client, "hi"));
     assert_eq!(call.await.expect("it is answered in time").unwrap(), "hi");
@@ -263,10 +263,10 @@ fn identity(issued: &IssuedCertificate) -> Identity {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_protocol_works_over_quic() {
-    let place = Secure::new(Prober::default().server(), |_, tls| tls).await;
+    let secure = Secure::new(Prober::default().server(), |_, tls| tls).await;
     let long = "long ".repeat(500_000);
     for protocol in PROTOCOLS {
-        let client = place.client(protocol);
+        let client = secure.client(protocol);
         assert_eq!(echo(&client, "hi").await.unwrap(), "hi", "{protocol:?}");
         assert!(echo(&client, &long).await.unwrap() == long, "{protocol:?}");
     }
@@ -291,23 +291,23 @@ impl Teller for Reported {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn handler_sees_the_quic_peer() {
     let server = Server::new().service(TellerServer::new(Reported));
-    let place = Secure::new(server, |authority, tls| tls.client_ca(Pem::bytes(authority.pem()))).await;
-    let shown = identity(&place.authority.issue(&["client.example"]));
-    let client = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(place.trust().identity(shown));
+    let secure = Secure::new(server, |authority, tls| tls.client_ca(Pem::bytes(authority.pem()))).await;
+    let shown = identity(&secure.authority.issue(&["client.example"]));
+    let client = Client::builder(&url(Protocol::Rpcx, &secure.server)).tls(secure.trust().identity(shown));
     let who = soon(TellerClient::new(client.build().unwrap()).who()).await.unwrap();
     assert_eq!(who, r#"true TLS 1.3 Some("rpcx") ["client.example"]"#);
-    let without = soon(TellerClient::new(place.client(Protocol::Rpcx)).who()).await.unwrap_err();
+    let without = soon(TellerClient::new(secure.client(Protocol::Rpcx)).who()).await.unwrap_err();
     assert_eq!(without.code(), Code::Unavailable);
 }
 
 #[tokio::test]
 async fn untrusted_quic_server_is_not_called() {
-    let place = Secure::new(Prober::default().server(), |_, tls| tls).await;
+    let secure = Secure::new(Prober::default().server(), |_, tls| tls).await;
     let other = tls::Client::new().ca(Pem::bytes(Authority::new("other").pem()));
-    let client = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(other).build().unwrap();
+    let client = Client::builder(&url(Protocol::Rpcx, &secure.server)).tls(other).build().unwrap();
     assert_eq!(echo(&client, "hi").await.unwrap_err().code(), Code::Unavailable);
-    let named = place.trust().server_name("elsewhere.example");
-    let client = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(named).build().unwrap();
+    let named = secure.trust().server_name("elsewhere.example");
+    let client = Client::builder(&url(Protocol::Rpcx, &secure.server)).tls(named).build().unwrap();
     assert_eq!(echo(&client, "hi").await.unwrap_err().code(), Code::Unavailable);
 }
 
@@ -315,45 +315,45 @@ async fn untrusted_quic_server_is_not_called() {
 async fn failed_quic_handshakes_are_counted_like_tls_ones() {
     let clients = Authority::new("clients");
     let required = |_: &Authority, tls: tls::Builder| tls.client_ca(Pem::bytes(clients.pem())).required();
-    let place = Secure::new(Prober::default().server(), required).await;
+    let secure = Secure::new(Prober::default().server(), required).await;
     let failed = || {
-        let refusals = place.server.info().rejections;
+        let refusals = secure.server.info().rejections;
         refusals.iter().find(|(name, _)| *name == "tls_handshake").expect("the cause exists").1
     };
-    assert!(echo(&place.client(Protocol::Rpcx), "hi").await.is_err(), "the client has no certificate");
+    assert!(echo(&secure.client(Protocol::Rpcx), "hi").await.is_err(), "the client has no certificate");
     until(|| failed() == 1).await;
     let other = tls::Client::new().ca(Pem::bytes(Authority::new("other").pem()));
-    let wary = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(other).build().unwrap();
+    let wary = Client::builder(&url(Protocol::Rpcx, &secure.server)).tls(other).build().unwrap();
     assert!(echo(&wary, "hi").await.is_err(), "it does not trust the server");
     until(|| failed() == 2).await;
     let config = quic::Config { alpn: vec!["other".to_owned()], ..quic::Config::default() };
-    let client = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(place.trust()).quic(config);
+    let client = Client::builder(&url(Protocol::Rpcx, &secure.server)).tls(secure.trust()).quic(config);
     assert!(echo(&client.build().unwrap(), "hi").await.is_err(), "they have no protocol in common");
     until(|| failed() == 3).await;
     let shown = identity(&clients.issue(&["client.example"]));
-    let client = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(place.trust().identity(shown));
+    let client = Client::builder(&url(Protocol::Rpcx, &secure.server)).tls(secure.trust().identity(shown));
     assert_eq!(echo(&client.build().unwrap(), "hi").await.unwrap(), "hi");
     assert_eq!(failed(), 3, "one that succeeds is not counted");
 }
 
 #[tokio::test]
 async fn alpn_must_match_on_both_sides() {
-    let place = Secure::new(Prober::default().server(), |_, tls| tls).await;
+    let secure = Secure::new(Prober::default().server(), |_, tls| tls).await;
     let config = quic::Config { alpn: vec!["other".to_owned()], ..quic::Config::default() };
-    let client = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(place.trust()).quic(config);
+    let client = Client::builder(&url(Protocol::Rpcx, &secure.server)).tls(secure.trust()).quic(config);
     assert_eq!(echo(&client.build().unwrap(), "hi").await.unwrap_err().code(), Code::Unavailable);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shutdown_answers_calls_accepted_over_quic() {
-    let place = Secure::new(Prober::default().server(), |_, tls| tls).await;
-    let client = place.client(Protocol::Rpcx);
+    let secure = Secure::new(Prober::default().server(), |_, tls| tls).await;
+    let client = secure.client(Protocol::Rpcx);
     echo(&client, "hi").await.unwrap();
-    soon(place.server.shutdown(Duration::from_secs(5))).await;
+    soon(secure.server.shutdown(Duration::from_secs(5))).await;
     assert!(echo(&client, "late").await.is_err());
 }
 
-/// A transport over UDP: how to listen, and a client of a place.
+/// A transport over UDP: how to listen, and a client of an address.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Carrier {
     Kcp,
@@ -391,10 +391,10 @@ impl CarrierServers {
     }
 
     /// A client that waits this long for an answer to what it has sent, and never gives up a silent server otherwise.
-    fn client(&self, place: &str, unanswered: Duration) -> Client {
+    fn client(&self, address: &str, unanswered: Duration) -> Client {
         let hour = Duration::from_secs(3600);
         let carrier = if self.carrier == Carrier::Kcp { "kcp" } else { "quic" };
-        let builder = Client::builder(&format!("rpcx://{place}?transport={carrier}")).timeout(hour);
+        let builder = Client::builder(&format!("rpcx://{address}?transport={carrier}")).timeout(hour);
         let builder = match self.carrier {
             Carrier::Kcp => builder.kcp(kcp::Config { idle: hour, unanswered, ..protected() }),
             Carrier::Quic => {
@@ -407,16 +407,16 @@ impl CarrierServers {
     }
 }
 
-fn place(server: &ServerHandle) -> String {
+fn address(server: &ServerHandle) -> String {
     match &server.addresses()[0] {
-        Address::Kcp(place) | Address::Quic(place) => place.clone(),
+        Address::Kcp(address) | Address::Quic(address) => address.clone(),
         other => panic!("{other}"),
     }
 }
 
 /// Passes datagrams of one client to a server that can be changed.
 struct Relay {
-    place: String,
+    address: String,
     server: Arc<Mutex<String>>,
     running: JoinHandle<()>,
 }
@@ -425,7 +425,7 @@ impl Relay {
     async fn start(server: &str) -> Self {
         let bind = || UdpSocket::bind("127.0.0.1:0");
         let (near, far) = (bind().await.unwrap(), bind().await.unwrap());
-        let place = near.local_addr().unwrap().to_string();
+        let address = near.local_addr().unwrap().to_string();
         let server = Arc::new(Mutex::new(server.to_owned()));
         let current = server.clone();
         let running = tokio::spawn(async move {
@@ -447,7 +447,7 @@ impl Relay {
                 }
             }
         });
-        Self { place, server, running }
+        Self { address, server, running }
     }
 
     fn redirect(&self, server: &str) {
@@ -466,8 +466,8 @@ async fn call_in_flight_fails_when_its_server_answers_nothing_over_udp() {
     for carrier in [Carrier::Kcp, Carrier::Quic] {
         let carried = CarrierServers::new(carrier);
         let server = carried.serve().await;
-        let relay = Relay::start(&place(&server)).await;
-        let client = carried.client(&relay.place, UNANSWERED);
+        let relay = Relay::start(&address(&server)).await;
+        let client = carried.client(&relay.address, UNANSWERED);
         echo(&client, "hi").await.unwrap();
         // As if the machine of the server was switched off.
         let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -483,8 +483,8 @@ async fn call_that_waits_for_its_reply_fails_when_its_server_falls_silent_over_u
     for carrier in [Carrier::Kcp, Carrier::Quic] {
         let (carried, prober) = (CarrierServers::new(carrier), Prober::default());
         let server = prober.server().bind(carried.listen()).await.unwrap().start();
-        let relay = Relay::start(&place(&server)).await;
-        let client = carried.client(&relay.place, UNANSWERED);
+        let relay = Relay::start(&address(&server)).await;
+        let client = carried.client(&relay.address, UNANSWERED);
         let waiting = {
             let client = client.clone();
             tokio::spawn(async move { client.call::<String>("Probe/Wait", "lost").await })
@@ -509,7 +509,7 @@ async fn slow_handler_does_not_look_like_a_silent_server_over_udp() {
             text
         });
         let server = slow.bind(carried.listen()).await.unwrap().start();
-        let client = carried.client(&place(&server), UNANSWERED);
+        let client = carried.client(&address(&server), UNANSWERED);
         assert_eq!(soon(client.call::<String>("slow", "late")).await.unwrap(), "late", "{carrier:?}");
     });
     futures_util::future::join_all(carriers).await;
@@ -520,11 +520,11 @@ async fn client_of_a_restarted_server_is_notified_over_udp() {
     for carrier in [Carrier::Kcp, Carrier::Quic] {
         let carried = CarrierServers::new(carrier);
         let (server, successor) = (carried.serve().await, carried.serve().await);
-        let relay = Relay::start(&place(&server)).await;
-        let client = carried.client(&relay.place, Duration::from_secs(3600));
+        let relay = Relay::start(&address(&server)).await;
+        let client = carried.client(&relay.address, Duration::from_secs(3600));
         echo(&client, "hi").await.unwrap();
         // The successor knows nothing of the connection.
-        relay.redirect(&place(&successor));
+        relay.redirect(&address(&successor));
         let error = echo(&client, "lost").await.unwrap_err();
         assert_eq!(error.code(), Code::Unavailable, "{carrier:?}: {error}");
         assert_eq!(again(|| client.call::<String>("Probe/Echo", "again")).await, "again", "{carrier:?}");
@@ -536,8 +536,8 @@ async fn dead_server_cannot_be_connected_to_over_udp() {
     for carrier in [Carrier::Kcp, Carrier::Quic] {
         // Bound, so that the system says nothing either.
         let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let place = silent.local_addr().unwrap().to_string();
-        let error = echo(&CarrierServers::new(carrier).client(&place, Duration::from_secs(3600)), "hi")
+        let address = silent.local_addr().unwrap().to_string();
+        let error = echo(&CarrierServers::new(carrier).client(&address, Duration::from_secs(3600)), "hi")
             .await
             .unwrap_err();
         assert!(error.message().contains("cannot connect"), "{carrier:?}: {error}");
@@ -549,7 +549,7 @@ async fn departed_client_leaves_the_server_at_once_over_udp() {
     for carrier in [Carrier::Kcp, Carrier::Quic] {
         let carried = CarrierServers::new(carrier);
         let server = carried.serve().await;
-        let client = carried.client(&place(&server), Duration::from_secs(3600));
+        let client = carried.client(&address(&server), Duration::from_secs(3600));
         echo(&client, "hi").await.unwrap();
         assert_eq!(server.connections(), 1);
         drop(client);
@@ -561,21 +561,21 @@ async fn departed_client_leaves_the_server_at_once_over_udp() {
 async fn answers_are_delivered_over_udp_although_the_process_ends_right_after_the_shutdown() {
     for carrier in [Carrier::Kcp, Carrier::Quic] {
         let carried = Arc::new(CarrierServers::new(carrier));
-        let (tell, place) = tokio::sync::oneshot::channel();
+        let (tell, reported) = tokio::sync::oneshot::channel();
         let of_server = carried.clone();
         // Nothing of a runtime survives it, as nothing of a process does.
         let process = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let server = of_server.serve().await;
-                tell.send(self::place(&server)).unwrap();
+                tell.send(address(&server)).unwrap();
                 while server.info().calls.started < 2 {
                     tokio::task::yield_now().await;
                 }
                 server.shutdown(Duration::from_secs(60)).await;
             });
         });
-        let client = carried.client(&soon(place).await.unwrap(), Duration::from_secs(3600));
+        let client = carried.client(&soon(reported).await.unwrap(), Duration::from_secs(3600));
         echo(&client, "hi").await.unwrap();
         // Many round trips long.
         let long = "long ".repeat(400_000);
@@ -592,7 +592,7 @@ async fn quic_connection_without_a_stream_is_closed() {
     let config = quic::Config { stream_timeout: Duration::from_millis(200), ..quic::Config::default() };
     let listen = Listen::on("127.0.0.1:0").quic(config).tls(tls);
     let server = Prober::default().server().bind(listen).await.unwrap().start();
-    let Address::Quic(place) = server.addresses()[0].clone() else { panic!("it is QUIC") };
+    let Address::Quic(address) = server.addresses()[0].clone() else { panic!("it is QUIC") };
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
     let mut crypto = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
@@ -601,7 +601,7 @@ async fn quic_connection_without_a_stream_is_closed() {
     let endpoint = quinn::Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
     let config = quinn::ClientConfig::new(std::sync::Arc::new(crypto));
     let connection =
-        endpoint.connect_with(config, place.parse().unwrap(), "localhost").unwrap().await.unwrap();
+        endpoint.connect_with(config, address.parse().unwrap(), "localhost").unwrap().await.unwrap();
     let ended = soon(connection.closed()).await;
     assert!(ended.to_string().contains("no stream was opened"), "{ended}");
 }

@@ -60,13 +60,13 @@ fn rows() -> Vec<String> {
                 let Parameter { name, summary, .. } = row.parameter;
                 (name, summary) == (parameter.name, parameter.summary)
             };
-            let place = rows.iter().position(is_same).unwrap_or_else(|| {
+            let index = rows.iter().position(is_same).unwrap_or_else(|| {
                 let last = rows.iter().rposition(|row| row.parameter.name == parameter.name);
-                let place = last.map_or(rows.len(), |last| last + 1);
-                rows.insert(place, Row::new(parameter));
-                place
+                let index = last.map_or(rows.len(), |last| last + 1);
+                rows.insert(index, Row::new(parameter));
+                index
             });
-            rows[place].add(parameter.values, &schemes);
+            rows[index].add(parameter.values, &schemes);
         }
     }
     rows.iter().map(Row::text).collect()

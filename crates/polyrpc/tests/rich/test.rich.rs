@@ -1055,11 +1055,11 @@ impl ::polyrpc::flatbuffers::Value for Vec3 {
 }
 impl ::polyrpc::flatbuffers::Inline for Vec3 {
     #[inline]
-    fn write(self, place: &mut [u8]) {
-        ::polyrpc::flatbuffers::Inline::write(self.x, &mut place[0..4]);
-        ::polyrpc::flatbuffers::Inline::write(self.y, &mut place[4..8]);
-        ::polyrpc::flatbuffers::Inline::write(self.z, &mut place[8..16]);
-        ::polyrpc::flatbuffers::Inline::write(self.mood, &mut place[16..17]);
+    fn write(self, out: &mut [u8]) {
+        ::polyrpc::flatbuffers::Inline::write(self.x, &mut out[0..4]);
+        ::polyrpc::flatbuffers::Inline::write(self.y, &mut out[4..8]);
+        ::polyrpc::flatbuffers::Inline::write(self.z, &mut out[8..16]);
+        ::polyrpc::flatbuffers::Inline::write(self.mood, &mut out[16..17]);
     }
 }
 
@@ -1104,11 +1104,11 @@ impl ::polyrpc::flatbuffers::Value for Pack {
 }
 impl ::polyrpc::flatbuffers::Inline for Pack {
     #[inline]
-    fn write(self, place: &mut [u8]) {
-        ::polyrpc::flatbuffers::Inline::write(self.id, &mut place[0..4]);
-        ::polyrpc::flatbuffers::Inline::write(self.counts, &mut place[4..10]);
-        ::polyrpc::flatbuffers::Inline::write(self.corners, &mut place[16..80]);
-        ::polyrpc::flatbuffers::Inline::write(self.flag, &mut place[80..81]);
+    fn write(self, out: &mut [u8]) {
+        ::polyrpc::flatbuffers::Inline::write(self.id, &mut out[0..4]);
+        ::polyrpc::flatbuffers::Inline::write(self.counts, &mut out[4..10]);
+        ::polyrpc::flatbuffers::Inline::write(self.corners, &mut out[16..80]);
+        ::polyrpc::flatbuffers::Inline::write(self.flag, &mut out[80..81]);
     }
 }
 impl ::polyrpc::flatbuffers::Keyed for Pack {
@@ -1166,8 +1166,8 @@ impl ::polyrpc::flatbuffers::Value for Mood {
 }
 impl ::polyrpc::flatbuffers::Inline for Mood {
     #[inline]
-    fn write(self, place: &mut [u8]) {
-        ::polyrpc::flatbuffers::Inline::write(self.0, place);
+    fn write(self, out: &mut [u8]) {
+        ::polyrpc::flatbuffers::Inline::write(self.0, out);
     }
 }
 
@@ -1239,8 +1239,8 @@ impl ::polyrpc::flatbuffers::Value for Color {
 }
 impl ::polyrpc::flatbuffers::Inline for Color {
     #[inline]
-    fn write(self, place: &mut [u8]) {
-        ::polyrpc::flatbuffers::Inline::write(self.0, place);
+    fn write(self, out: &mut [u8]) {
+        ::polyrpc::flatbuffers::Inline::write(self.0, out);
     }
 }
 
@@ -1290,8 +1290,8 @@ impl ::polyrpc::flatbuffers::Value for Far {
 }
 impl ::polyrpc::flatbuffers::Inline for Far {
     #[inline]
-    fn write(self, place: &mut [u8]) {
-        ::polyrpc::flatbuffers::Inline::write(self.0, place);
+    fn write(self, out: &mut [u8]) {
+        ::polyrpc::flatbuffers::Inline::write(self.0, out);
     }
 }
 
@@ -1363,7 +1363,7 @@ impl ::polyrpc::flatbuffers::Value for Taken {
 }
 impl ::polyrpc::flatbuffers::Inline for Taken {
     #[inline]
-    fn write(self, place: &mut [u8]) {
-        ::polyrpc::flatbuffers::Inline::write(self.0, place);
+    fn write(self, out: &mut [u8]) {
+        ::polyrpc::flatbuffers::Inline::write(self.0, out);
     }
 }

@@ -227,7 +227,7 @@ async fn reporting_proxy(backend: Client) -> (ServerHandle, mpsc::UnboundedRecei
 /// A wire to a server that passes on what the server sends until it is cut.
 async fn wire(server: &ServerHandle, is_cut: Arc<AtomicBool>, carried: Arc<AtomicUsize>) -> String {
     let wire = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (place, server) = (wire.local_addr().unwrap().to_string(), server.address().to_string());
+    let (address, server) = (wire.local_addr().unwrap().to_string(), server.address().to_string());
     tokio::spawn(async move {
         let (client, _) = wire.accept().await.unwrap();
         let (mut from_client, mut to_client) = client.into_split();
@@ -248,7 +248,7 @@ async fn wire(server: &ServerHandle, is_cut: Arc<AtomicBool>, carried: Arc<Atomi
             to_server.write_all(&piece[..n]).await.unwrap();
         }
     });
-    place
+    address
 }
 
 async fn open_attached(client: &Client) -> RawCall {
@@ -264,8 +264,8 @@ async fn open_attached(client: &Client) -> RawCall {
 async fn forwarded_stream_ends_though_its_server_never_confirms_the_close() {
     let backend = serve(Server::new().service(ShapesServer::new(RecordingBackend::default()))).await;
     let (is_cut, carried) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
-    let place = wire(&backend, is_cut.clone(), carried.clone()).await;
-    let (proxy, mut ended) = reporting_proxy(Client::new(&format!("baidu-std://{place}")).unwrap()).await;
+    let address = wire(&backend, is_cut.clone(), carried.clone()).await;
+    let (proxy, mut ended) = reporting_proxy(Client::new(&format!("baidu-std://{address}")).unwrap()).await;
     let caller = client(Protocol::BaiduStd, &proxy);
     let mut stream = open_attached(&caller).await;
     stream.send("one").await.unwrap();
@@ -737,8 +737,8 @@ async fn pipelined_requests_of_both_kinds_are_answered_in_order() {
     let page = "POST /page HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc";
     let last = "GET /last HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let all = exchange(&server, &[call, page, call, page, call, last].concat()).await;
-    let places: Vec<_> = ["\"hi\"", "POST /page localhost 3", "GET /last"].map(|text| all.find(text)).into();
-    assert!(places.is_sorted() && places.iter().all(Option::is_some), "{all}");
+    let offsets: Vec<_> = ["\"hi\"", "POST /page localhost 3", "GET /last"].map(|text| all.find(text)).into();
+    assert!(offsets.is_sorted() && offsets.iter().all(Option::is_some), "{all}");
     assert_eq!((all.matches("\"hi\"").count(), all.matches("POST /page").count()), (3, 2), "{all}");
 }
 

@@ -33,12 +33,12 @@ fn identity(issued: &IssuedCertificate) -> Identity {
 }
 
 /// A server with a certificate of an authority that clients trust.
-struct Place {
+struct SecureServer {
     authority: Authority,
     server: ServerHandle,
 }
 
-impl Place {
+impl SecureServer {
     async fn new() -> Self {
         Self::start(Prober::default().server(), |tls| tls).await
     }
@@ -82,11 +82,11 @@ async fn failure(url: &str, tls: tls::Client) -> String {
 
 #[tokio::test]
 async fn one_port_answers_every_protocol_with_and_without_tls() {
-    let place = Place::new().await;
+    let secure = SecureServer::new().await;
     let large = "x".repeat(1 << 20);
     for protocol in PROTOCOLS {
-        let clear = ProbeClient::new(common::client(protocol, &place.server));
-        for probe in [place.probe(protocol), clear] {
+        let clear = ProbeClient::new(common::client(protocol, &secure.server));
+        for probe in [secure.probe(protocol), clear] {
             assert_eq!(soon(probe.echo("a".into())).await.unwrap(), "a", "{protocol:?}");
             assert_eq!(soon(probe.echo(large.clone())).await.unwrap(), large, "{protocol:?}");
         }
@@ -96,10 +96,10 @@ async fn one_port_answers_every_protocol_with_and_without_tls() {
 /// A registry may list servers with different transports.
 #[tokio::test]
 async fn socket_and_websocket_of_a_registry_have_their_own_alpn_names() {
-    let place = Place::new().await;
-    let address = place.server.address();
+    let secure = SecureServer::new().await;
+    let address = secure.server.address();
     let list: List = format!("tcp@{address},wss@{address}").parse().unwrap();
-    let client = Client::builder("grpc+tls://probe").discover(list).tls(place.trust()).build().unwrap();
+    let client = Client::builder("grpc+tls://probe").discover(list).tls(secure.trust()).build().unwrap();
     let replies = client.inform(|server| async move { server.call::<String>("Probe/Echo", &"a").await });
     let replies = soon(replies).await.unwrap();
     assert_eq!(replies.len(), 2);
@@ -110,9 +110,9 @@ async fn socket_and_websocket_of_a_registry_have_their_own_alpn_names() {
 
 #[tokio::test]
 async fn many_calls_share_a_tls_connection() {
-    let place = Place::new().await;
+    let secure = SecureServer::new().await;
     for protocol in PROTOCOLS {
-        let probe = Arc::new(place.probe(protocol));
+        let probe = Arc::new(secure.probe(protocol));
         let calls = (0..64).map(|n| {
             let probe = probe.clone();
             tokio::spawn(async move {
@@ -154,18 +154,18 @@ fn blocking_client_calls_over_tls() {
 
 #[tokio::test]
 async fn listener_can_reject_plaintext() {
-    let place = Place::start(Prober::default().server(), tls::Builder::required).await;
+    let secure = SecureServer::start(Prober::default().server(), tls::Builder::required).await;
     for protocol in PROTOCOLS {
-        assert_eq!(soon(place.probe(protocol).echo("a".into())).await.unwrap(), "a", "{protocol:?}");
-        let clear = ProbeClient::new(common::client(protocol, &place.server));
+        assert_eq!(soon(secure.probe(protocol).echo("a".into())).await.unwrap(), "a", "{protocol:?}");
+        let clear = ProbeClient::new(common::client(protocol, &secure.server));
         assert!(soon(clear.echo("a".into())).await.is_err());
     }
 }
 
 #[tokio::test]
 async fn plaintext_to_a_tls_port_is_reported_as_such() {
-    let place = Place::start(Prober::default().server(), tls::Builder::required).await;
-    let address = place.server.address().to_string();
+    let secure = SecureServer::start(Prober::default().server(), tls::Builder::required).await;
+    let address = secure.server.address().to_string();
     for scheme in
         ["baidu-std", "rpcx", "fb-rpc", "grpc", "http", "http?dialect=json-rpc", "rest-rpc", "net-rpc"]
     {
@@ -246,18 +246,18 @@ fn teller() -> Server {
 #[tokio::test]
 async fn client_certificates_can_be_required() {
     let people = Authority::new("people");
-    let place = Place::start(teller(), |tls| tls.client_ca(Pem::bytes(people.pem()))).await;
+    let secure = SecureServer::start(teller(), |tls| tls.client_ca(Pem::bytes(people.pem()))).await;
     for protocol in PROTOCOLS {
-        let known = place.trust().identity(identity(&people.issue(&["ann.example", "spiffe://a/b"])));
-        let known = Client::builder(&place.url(protocol)).tls(known).build().unwrap();
+        let known = secure.trust().identity(identity(&people.issue(&["ann.example", "spiffe://a/b"])));
+        let known = Client::builder(&secure.url(protocol)).tls(known).build().unwrap();
         let reported = soon(TellerClient::new(known).who()).await.unwrap();
         assert_eq!(reported, "TLS 1.3 1 ann.example spiffe://a/b", "{protocol:?}");
 
-        let why = failure(&place.url(protocol), place.trust()).await;
+        let why = failure(&secure.url(protocol), secure.trust()).await;
         assert!(why.contains("the server requires a client certificate"), "{protocol:?}: {why}");
 
-        let untrusted = place.trust().identity(identity(&Authority::new("others").issue(&["eve.example"])));
-        let why = failure(&place.url(protocol), untrusted).await;
+        let untrusted = secure.trust().identity(identity(&Authority::new("others").issue(&["eve.example"])));
+        let why = failure(&secure.url(protocol), untrusted).await;
         assert!(why.contains("authority"), "{protocol:?}: {why}");
     }
 }
@@ -265,14 +265,14 @@ async fn client_certificates_can_be_required() {
 #[tokio::test]
 async fn client_certificates_can_be_optional() {
     let people = Authority::new("people");
-    let place = Place::start(teller(), |tls| tls.optional_client_ca(Pem::bytes(people.pem()))).await;
-    let url = place.url(Protocol::Rpcx);
-    let nobody = Client::builder(&url).tls(place.trust()).build().unwrap();
+    let secure = SecureServer::start(teller(), |tls| tls.optional_client_ca(Pem::bytes(people.pem()))).await;
+    let url = secure.url(Protocol::Rpcx);
+    let nobody = Client::builder(&url).tls(secure.trust()).build().unwrap();
     assert_eq!(soon(TellerClient::new(nobody).who()).await.unwrap(), "TLS 1.3 0 ");
-    let ann = place.trust().identity(identity(&people.issue(&["ann.example"])));
+    let ann = secure.trust().identity(identity(&people.issue(&["ann.example"])));
     let ann = Client::builder(&url).tls(ann).build().unwrap();
     assert_eq!(soon(TellerClient::new(ann).who()).await.unwrap(), "TLS 1.3 1 ann.example");
-    let clear = Client::new(&format!("rpcx://{}", place.server.address())).unwrap();
+    let clear = Client::new(&format!("rpcx://{}", secure.server.address())).unwrap();
     assert!(soon(TellerClient::new(clear).who()).await.unwrap().starts_with("Tcp"));
 }
 
@@ -505,35 +505,35 @@ async fn client_reloads_its_files_like_a_server() {
 
 #[tokio::test]
 async fn garbage_after_the_client_hello_is_answered_with_an_alert() {
-    let place = Place::new().await;
+    let secure = SecureServer::new().await;
     for garbage in
         [&b"garbage that is no record at all"[..], &[0x16, 3, 3, 0, 4, 0xff, 0, 0, 0], &[0; 70_000]]
     {
-        let mut socket = Socket::connect(&place.server).await;
+        let mut socket = Socket::connect(&secure.server).await;
         socket.send(&raw::client_hello()).await;
         socket.offer(garbage).await;
         socket.hang_up().await;
         let answer = socket.rest().await;
         assert!(raw::alerts(&answer), "{}", answer.escape_ascii());
     }
-    let mut socket = Socket::connect(&place.server).await;
+    let mut socket = Socket::connect(&secure.server).await;
     socket.send(&[0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0]).await;
     assert!(raw::alerts(&socket.rest().await));
-    assert_eq!(soon(place.probe(Protocol::Http).echo("a".into())).await.unwrap(), "a");
+    assert_eq!(soon(secure.probe(Protocol::Http).echo("a".into())).await.unwrap(), "a");
 }
 
 #[tokio::test]
 async fn stalled_or_endless_handshake_times_out() {
     let limits = Limits { header_timeout: Duration::from_millis(300), ..Limits::default() };
-    let place = Place::start(Prober::default().server().limits(limits), |tls| tls).await;
+    let secure = SecureServer::start(Prober::default().server().limits(limits), |tls| tls).await;
     let hello = raw::client_hello();
     for part in [1, 2, 5, hello.len() / 2, hello.len()] {
-        let mut socket = Socket::connect(&place.server).await;
+        let mut socket = Socket::connect(&secure.server).await;
         socket.send(&hello[..part]).await;
         socket.rest().await;
     }
     // A handshake message that announces 16 MiB.
-    let mut socket = Socket::connect(&place.server).await;
+    let mut socket = Socket::connect(&secure.server).await;
     let mut record = vec![0x16, 3, 1, 0x40, 0];
     record.extend([1, 0xff, 0xff, 0xff]);
     record.resize(5 + (16 << 10), 0);
@@ -541,14 +541,14 @@ async fn stalled_or_endless_handshake_times_out() {
         socket.offer(&record).await;
     }
     socket.rest().await;
-    until(|| place.server.connections() == 0).await;
+    until(|| secure.server.connections() == 0).await;
 }
 
 #[tokio::test]
 async fn header_timeout_does_not_apply_after_the_handshake() {
     let limits = Limits { header_timeout: Duration::from_millis(300), ..Limits::default() };
-    let place = Place::start(Prober::default().server().limits(limits), |tls| tls).await;
-    let (address, ca) = (place.server.address().to_string(), place.authority.pem());
+    let secure = SecureServer::start(Prober::default().server().limits(limits), |tls| tls).await;
+    let (address, ca) = (secure.server.address().to_string(), secure.authority.pem());
     let mut stream = soon(async {
         loop {
             let (address, ca) = (address.clone(), ca.clone());
@@ -566,7 +566,7 @@ async fn header_timeout_does_not_apply_after_the_handshake() {
     .await;
     // Later connections that stall in their handshake are closed for it, one after the other.
     for _ in 0..2 {
-        let mut stalled = Socket::connect(&place.server).await;
+        let mut stalled = Socket::connect(&secure.server).await;
         stalled.send(&[0x16]).await;
         stalled.rest().await;
     }
@@ -581,8 +581,8 @@ async fn header_timeout_does_not_apply_after_the_handshake() {
 
 #[tokio::test]
 async fn request_before_close_notify_is_answered() {
-    let place = Place::new().await;
-    let (address, ca) = (place.server.address().to_string(), place.authority.pem());
+    let secure = SecureServer::new().await;
+    let (address, ca) = (secure.server.address().to_string(), secure.authority.pem());
     let answer = tokio::task::spawn_blocking(move || {
         let mut stream = raw::connect(&address, &ca, &[]);
         stream.write_all(HTTP).unwrap();
@@ -598,8 +598,8 @@ async fn request_before_close_notify_is_answered() {
 
 #[tokio::test]
 async fn request_before_a_truncated_close_is_answered() {
-    let place = Place::new().await;
-    let (address, ca) = (place.server.address().to_string(), place.authority.pem());
+    let secure = SecureServer::new().await;
+    let (address, ca) = (secure.server.address().to_string(), secure.authority.pem());
     let answer = tokio::task::spawn_blocking(move || {
         let mut stream = raw::connect(&address, &ca, &[]);
         stream.write_all(HTTP).unwrap();
@@ -614,8 +614,8 @@ async fn request_before_a_truncated_close_is_answered() {
 
 #[tokio::test]
 async fn negotiated_alpn_protocol_is_enforced() {
-    let place = Place::new().await;
-    let (address, ca) = (place.server.address().to_string(), place.authority.pem());
+    let secure = SecureServer::new().await;
+    let (address, ca) = (secure.server.address().to_string(), secure.authority.pem());
     let ask = move |alpn: &'static [u8], say: Vec<u8>| {
         let (address, ca) = (address.clone(), ca.clone());
         soon(tokio::task::spawn_blocking(move || {
@@ -670,15 +670,15 @@ async fn x509_v1_client_certificate_is_accepted() {
 #[tokio::test]
 async fn plaintext_data_streams_are_not_granted_on_a_tls_only_port() {
     let streams = || polyrpc::transfer::Streams::new(|_, _| async { Ok(()) });
-    let place = Place::start(Server::new().streams(streams()), tls::Builder::required).await;
-    let client = place.client(Protocol::Rpcx);
+    let secure = SecureServer::start(Server::new().streams(streams()), tls::Builder::required).await;
+    let client = secure.client(Protocol::Rpcx);
     let error = soon(client.byte_stream(&Default::default())).await.unwrap_err();
     assert!(error.message().contains("no listener for data connections"), "{error}");
     let tls =
-        tls::Server::builder(identity(&place.authority.issue(&["127.0.0.1"]))).required().build().unwrap();
+        tls::Server::builder(identity(&secure.authority.issue(&["127.0.0.1"]))).required().build().unwrap();
     let server = Server::new().streams(streams()).bind(Listen::on("127.0.0.1:0").tls(tls)).await.unwrap();
     let server = server.and("127.0.0.1:0").await.unwrap().start();
-    let client = Client::builder(&url(Protocol::Rpcx, &server)).tls(place.trust()).build().unwrap();
+    let client = Client::builder(&url(Protocol::Rpcx, &server)).tls(secure.trust()).build().unwrap();
     let mut stream = soon(client.byte_stream(&Default::default())).await.unwrap();
     let mut end = Vec::new();
     soon(tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut end)).await.unwrap();
@@ -686,8 +686,8 @@ async fn plaintext_data_streams_are_not_granted_on_a_tls_only_port() {
 
 #[tokio::test]
 async fn tls_session_is_resumed() {
-    let place = Place::new().await;
-    let (address, ca) = (place.server.address().to_string(), place.authority.pem());
+    let secure = SecureServer::new().await;
+    let (address, ca) = (secure.server.address().to_string(), secure.authority.pem());
     let kinds = tokio::task::spawn_blocking(move || {
         let config = raw::config(&ca, &[]);
         let call = || {
@@ -731,11 +731,11 @@ async fn truncated_reply_is_not_accepted() {
 #[tokio::test]
 async fn shutdown_finishes_pending_replies_over_tls() {
     let prober = Prober::default();
-    let place = Place::start(prober.server(), |tls| tls).await;
-    let probe = place.probe(Protocol::Grpc);
+    let secure = SecureServer::start(prober.server(), |tls| tls).await;
+    let probe = secure.probe(Protocol::Grpc);
     let waiting = tokio::spawn(async move { probe.wait("owed".into()).await });
     prober.gate.came(1).await;
-    let shutdown = tokio::spawn(place.server.shutdown(common::PATIENCE));
+    let shutdown = tokio::spawn(secure.server.shutdown(common::PATIENCE));
     prober.gate.open();
     assert_eq!(soon(waiting).await.unwrap().unwrap(), "owed");
     soon(shutdown).await.unwrap();
@@ -759,17 +759,18 @@ fn tls_connections_are_distributed_to_cores() {
 #[tokio::test]
 async fn failed_tls_handshakes_are_counted_by_cause() {
     let clients = Authority::new("clients");
-    let place =
-        Place::start(Prober::default().server(), |tls| tls.client_ca(Pem::bytes(clients.pem())).required())
-            .await;
+    let secure = SecureServer::start(Prober::default().server(), |tls| {
+        tls.client_ca(Pem::bytes(clients.pem())).required()
+    })
+    .await;
     let refused = |cause: &str| {
-        let refusals = place.server.info().rejections;
+        let refusals = secure.server.info().rejections;
         refusals.iter().find(|(name, _)| *name == cause).expect("the cause exists").1
     };
     for _ in 0..3 {
-        let clear = ProbeClient::new(common::client(Protocol::Rpcx, &place.server));
+        let clear = ProbeClient::new(common::client(Protocol::Rpcx, &secure.server));
         assert!(soon(clear.echo("a".into())).await.is_err());
-        let nobody = place.probe(Protocol::Rpcx);
+        let nobody = secure.probe(Protocol::Rpcx);
         assert!(soon(nobody.echo("a".into())).await.is_err(), "the client has no certificate");
     }
     until(|| refused("clear_text") >= 3 && refused("tls_handshake") >= 3).await;

@@ -82,16 +82,16 @@ impl Method {
                 Error::new(format!("the schema has no service `{service_name}`"))
                     .with_hint(service_hint(service_name, &names))
             })?;
-        let place =
+        let index =
             service.methods.iter().position(|method| method.name == method_name).ok_or_else(|| {
                 let names: Vec<_> = service.methods.iter().map(|method| method.name.as_str()).collect();
                 Error::new(format!("there is no method `{method_name}` in {}", service.full_name()))
                     .with_hint(closest::hint(method_name, &names, "it has"))
             })?;
-        let method = &service.methods[place];
-        let id = method.id.map_or(place, |id| id as usize);
+        let method = &service.methods[index];
+        let id = method.id.map_or(index, |id| id as usize);
         let wire_name = match numbered {
-            true => format!("{}/{method_name}#{id},{place}", service.full_name()),
+            true => format!("{}/{method_name}#{id},{index}", service.full_name()),
             false => format!("{}/{method_name}", service.full_name()),
         };
         let (request, response) = (method.request, method.response);

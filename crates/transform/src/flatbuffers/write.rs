@@ -37,11 +37,11 @@ impl Writer<'_> {
                 return Err(format!("there is no field `{name}`"));
             }
         }
-        let mut places = Vec::new();
+        let mut field_values = Vec::new();
         for field in &declared.fields {
             match object.get(&field.name) {
                 Some(value) if !value.is_null() => {
-                    self.field(field, value, object, &mut places)
+                    self.field(field, value, object, &mut field_values)
                         .map_err(|error| under(&field.name, error))?;
                 }
                 _ if field.required => return Err(format!("`{}` is required", field.name)),
@@ -49,13 +49,13 @@ impl Writer<'_> {
             }
         }
         // The widest first, which minimises padding.
-        places.sort_by_key(|(_, placed)| match placed {
+        field_values.sort_by_key(|(_, field_value)| match field_value {
             FieldValue::Inline(bytes, _) => std::cmp::Reverse(bytes.len()),
             FieldValue::Elsewhere(_) => std::cmp::Reverse(4),
         });
         let mut table = self.builder.table::<Opaque>();
-        for (id, placed) in places {
-            match placed {
+        for (id, field_value) in field_values {
+            match field_value {
                 FieldValue::Inline(bytes, align) => table.put_bytes(id, &bytes, align),
                 FieldValue::Elsewhere(target) => table.refer(id, target),
             }
@@ -68,16 +68,16 @@ impl Writer<'_> {
         field: &Field,
         value: &Value,
         object: &Map<String, Value>,
-        places: &mut Vec<(u16, FieldValue)>,
+        field_values: &mut Vec<(u16, FieldValue)>,
     ) -> Result<(), String> {
         let kinds = || {
             let name = format!("{}_type", field.name);
             object.get(&name).ok_or_else(|| format!("expected its type in `{name}`"))
         };
-        let placed = match &field.ty {
+        let field_value = match &field.ty {
             Type::Union(union) => {
                 let (kind, target) = self.union(*union, kinds()?, value)?;
-                places.push((field.id - 1, FieldValue::Inline(vec![kind], 1)));
+                field_values.push((field.id - 1, FieldValue::Inline(vec![kind], 1)));
                 FieldValue::Elsewhere(target)
             }
             Type::Vector(element) if is_union(element) => {
@@ -93,7 +93,7 @@ impl Writer<'_> {
                     targets.push(target);
                 }
                 let numbers = self.builder.vector_bytes(numbers.len(), &numbers, 1);
-                places.push((field.id - 1, FieldValue::Elsewhere(numbers)));
+                field_values.push((field.id - 1, FieldValue::Elsewhere(numbers)));
                 FieldValue::Elsewhere(self.builder.offsets(&targets).untyped())
             }
             Type::Vector(element) => FieldValue::Elsewhere(match (field.nested, value) {
@@ -126,7 +126,7 @@ impl Writer<'_> {
                 FieldValue::Inline(bytes, align)
             }
         };
-        places.push((field.id, placed));
+        field_values.push((field.id, field_value));
         Ok(())
     }
 
@@ -170,8 +170,8 @@ impl Writer<'_> {
             element => {
                 let (size, align) = self.schema.inline(element);
                 let mut bytes = vec![0; size * values.len()];
-                for (n, (value, place)) in values.iter().zip(bytes.chunks_exact_mut(size)).enumerate() {
-                    self.inline(element, value, hash, place)
+                for (n, (value, out)) in values.iter().zip(bytes.chunks_exact_mut(size)).enumerate() {
+                    self.inline(element, value, hash, out)
                         .map_err(|error| under(&format!("[{n}]"), error))?;
                 }
                 Ok(self.builder.vector_bytes(values.len(), &bytes, align))
@@ -180,7 +180,7 @@ impl Writer<'_> {
     }
 
     /// Writes a value at its position.
-    fn inline(&self, ty: &Type, value: &Value, hash: Option<Hash>, place: &mut [u8]) -> Result<(), String> {
+    fn inline(&self, ty: &Type, value: &Value, hash: Option<Hash>, out: &mut [u8]) -> Result<(), String> {
         match ty {
             Type::Scalar(scalar) => {
                 let hashed = match (hash, value) {
@@ -188,8 +188,8 @@ impl Writer<'_> {
                     _ => None,
                 };
                 match hashed {
-                    Some(number) => place.copy_from_slice(&number.to_le_bytes()[..place.len()]),
-                    None => number(*scalar, value, place)?,
+                    Some(number) => out.copy_from_slice(&number.to_le_bytes()[..out.len()]),
+                    None => number(*scalar, value, out)?,
                 }
             }
             Type::Enum(at) => {
@@ -197,9 +197,9 @@ impl Writer<'_> {
                 match value {
                     Value::String(names) => {
                         let number = parse_names(declared, names)?;
-                        place.copy_from_slice(&number.to_le_bytes()[..place.len()]);
+                        out.copy_from_slice(&number.to_le_bytes()[..out.len()]);
                     }
-                    value => number(declared.base, value, place)?,
+                    value => number(declared.base, value, out)?,
                 }
             }
             Type::Struct(at) => {
@@ -214,8 +214,8 @@ impl Writer<'_> {
                     let value =
                         object.get(&field.name).ok_or_else(|| format!("`{}` is missing", field.name))?;
                     let (size, _) = self.schema.inline(&field.ty);
-                    let place = &mut place[field.offset..field.offset + size];
-                    self.inline(&field.ty, value, None, place).map_err(|error| under(&field.name, error))?;
+                    let out = &mut out[field.offset..field.offset + size];
+                    self.inline(&field.ty, value, None, out).map_err(|error| under(&field.name, error))?;
                 }
             }
             Type::Array(element, count) => {
@@ -223,8 +223,8 @@ impl Writer<'_> {
                 if values.len() != usize::from(*count) {
                     return Err(format!("expected {count} elements"));
                 }
-                for (value, place) in values.iter().zip(place.chunks_exact_mut(size)) {
-                    self.inline(element, value, None, place)?;
+                for (value, out) in values.iter().zip(out.chunks_exact_mut(size)) {
+                    self.inline(element, value, None, out)?;
                 }
             }
             Type::Table(_) | Type::Union(_) | Type::Text | Type::Vector(_) => {
@@ -275,7 +275,7 @@ fn parse_names(declared: &Enum, names: &str) -> Result<i128, String> {
 }
 
 /// Writes a number, which may be quoted.
-fn number(scalar: Scalar, value: &Value, place: &mut [u8]) -> Result<(), String> {
+fn number(scalar: Scalar, value: &Value, out: &mut [u8]) -> Result<(), String> {
     let shown = match value {
         Value::String(text) => text.trim().to_owned(),
         Value::Bool(yes) => u8::from(*yes).to_string(),
@@ -284,8 +284,8 @@ fn number(scalar: Scalar, value: &Value, place: &mut [u8]) -> Result<(), String>
     };
     let wrong = || format!("{shown} is not a valid {}", format!("{scalar:?}").to_lowercase());
     match (scalar, scalar.range()) {
-        (Scalar::F32, _) => place.copy_from_slice(&shown.parse::<f32>().map_err(|_| wrong())?.to_le_bytes()),
-        (Scalar::F64, _) => place.copy_from_slice(&shown.parse::<f64>().map_err(|_| wrong())?.to_le_bytes()),
+        (Scalar::F32, _) => out.copy_from_slice(&shown.parse::<f32>().map_err(|_| wrong())?.to_le_bytes()),
+        (Scalar::F64, _) => out.copy_from_slice(&shown.parse::<f64>().map_err(|_| wrong())?.to_le_bytes()),
         (_, range) => {
             let (least, most) = range.unwrap_or((0, 1));
             let number = match shown.as_str() {
@@ -296,7 +296,7 @@ fn number(scalar: Scalar, value: &Value, place: &mut [u8]) -> Result<(), String>
             if number < least || number > most {
                 return Err(wrong());
             }
-            place.copy_from_slice(&number.to_le_bytes()[..place.len()]);
+            out.copy_from_slice(&number.to_le_bytes()[..out.len()]);
         }
     }
     Ok(())
@@ -317,9 +317,9 @@ fn fnv(hash: Hash, name: &str) -> u64 {
 
 /// Prefixes an error with one more step of its path.
 fn under(name: &str, error: String) -> String {
-    let begins_with_a_place =
+    let begins_with_a_path =
         error.starts_with('[') || error.split_once(": ").is_some_and(|(way, _)| !way.contains(' '));
-    match (begins_with_a_place, error.starts_with('[')) {
+    match (begins_with_a_path, error.starts_with('[')) {
         (true, true) => format!("{name}{error}"),
         (true, false) => format!("{name}.{error}"),
         _ => format!("{name}: {error}"),

@@ -62,11 +62,11 @@ impl Numbers {
         let name = service.full_name();
         let methods: Vec<_> = (0..)
             .zip(&service.methods)
-            .map(|(place, method)| (method.id.unwrap_or(place), method.name.clone()))
+            .map(|(index, method)| (method.id.unwrap_or(index), method.name.clone()))
             .collect();
         let [one_dot, two_dots] =
             [ServiceHash::OneDot, ServiceHash::TwoDots].map(|hash| service_id(&name, hash));
-        // #3559 identifies methods by their ids, #3197 by their places; without a namespace their hashes are the same.
+        // #3559 identifies methods by their ids, #3197 by their indices; without a namespace their hashes are the same.
         let numbered = match one_dot == two_dots {
             true => vec![(one_dot, Numbering::Unknown)],
             false => vec![(one_dot, Numbering::Id), (two_dots, Numbering::Index)],
@@ -100,11 +100,11 @@ impl Numbers {
 impl NumberedService {
     fn method(&self, number: u32) -> Option<&str> {
         let by_id = || self.methods.iter().find(|(id, _)| *id == number);
-        let by_place = || self.methods.get(number as usize);
+        let by_index = || self.methods.get(number as usize);
         let found = match self.numbering {
             Numbering::Id => by_id(),
-            Numbering::Index => by_place(),
-            Numbering::Unknown => by_id().filter(|found| by_place() == Some(*found)),
+            Numbering::Index => by_index(),
+            Numbering::Unknown => by_id().filter(|found| by_index() == Some(*found)),
         };
         found.map(|(_, name)| name.as_str())
     }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_of_a_fbs_are_found_by_id_or_place_as_the_hash_tells() {
+    fn methods_of_a_fbs_are_found_by_id_or_index_as_the_hash_tells() {
         let text = |namespace: &str| {
             format!(
                 "{namespace} table T {{ x: int; }} rpc_service S {{ A(T): T (id: 5); B(T): T (id: 0); C(T): T (id: 2); }}"
@@ -155,10 +155,10 @@ mod tests {
         };
         let sent = |name: &str, hash| format!("#{}", service_id(name, hash));
         let with = numbers(&text("namespace n;"));
-        let (ids, places) = (sent("n.S", ServiceHash::OneDot), sent("n.S", ServiceHash::TwoDots));
+        let (ids, indices) = (sent("n.S", ServiceHash::OneDot), sent("n.S", ServiceHash::TwoDots));
         assert_eq!(with.method(&ids, "#5"), Some(("n.S", "A")));
         assert_eq!(with.method(&ids, "#0"), Some(("n.S", "B")));
-        assert_eq!(with.method(&places, "#0"), Some(("n.S", "A")));
+        assert_eq!(with.method(&indices, "#0"), Some(("n.S", "A")));
         assert_eq!(["#1", "#05", "#+5"].map(|unknown| with.method(&ids, unknown)), [None; 3]);
         // Both hashes are equal: only the methods that both identify are certain.
         let without = numbers(&text(""));

@@ -84,7 +84,7 @@ impl Converter<'_> {
         end
     }
 
-    /// Writes the count at its place: within one byte, or in two or four bytes after a marker.
+    /// Writes the count at its position: within one byte, or in two or four bytes after a marker.
     fn close(&mut self, start: usize, short: u8, marker: u8, count: usize) {
         match (u8::try_from(count), u16::try_from(count)) {
             (Ok(count @ 0..=15), _) => self.out[start] = short | count,

@@ -20,12 +20,12 @@ pub(super) fn check(schema: &Schema, table: usize, message: &Message) -> Result<
         let declared = &schema.tables[table];
         for field in &declared.fields {
             let Some(other) = message.field_named(&field.name) else { continue };
-            let place =
+            let both =
                 format!("{}.{} and {}.{}", declared.full_name(), field.name, message.full_name(), field.name);
             let inner = pair(schema, &field.ty, message.pool(), other)
-                .ok_or_else(|| format!("{place} have different types"))?;
+                .ok_or_else(|| format!("{both} have different types"))?;
             if !has_same_default(schema, field, message.pool(), other) {
-                return Err(format!("{place} have different defaults"));
+                return Err(format!("{both} have different defaults"));
             }
             pending.extend(inner);
         }

@@ -37,18 +37,18 @@ impl ServiceDirectory {
         let methods: Vec<(u32, Box<str>)> = methods
             .into_iter()
             .zip(0..)
-            .map(|((method, id), place)| (id.unwrap_or(place), Box::from(method)))
+            .map(|((method, id), index)| (id.unwrap_or(index), Box::from(method)))
             .collect();
-        let mut by_id: Vec<u16> = (0..methods.len()).map_while(|place| u16::try_from(place).ok()).collect();
-        let id_of = |place: &u16| methods.get(usize::from(*place)).map(|(id, _)| *id);
+        let mut by_id: Vec<u16> = (0..methods.len()).map_while(|index| u16::try_from(index).ok()).collect();
+        let id_of = |index: &u16| methods.get(usize::from(*index)).map(|(id, _)| *id);
         by_id.sort_unstable_by_key(id_of);
         for pair in by_id.windows(2) {
             if let [a, b] = pair
                 && id_of(a) == id_of(b)
             {
-                let name = |place: &u16| {
+                let name = |index: &u16| {
                     methods
-                        .get(usize::from(*place))
+                        .get(usize::from(*index))
                         .map_or_else(String::new, |(_, method)| format!("{name}/{method}"))
                 };
                 return Err(NumberCollision {
@@ -72,16 +72,16 @@ impl ServiceDirectory {
         for (id, positional) in numbers.filter(|(id, positional)| !*positional || *id != one_dot) {
             let service =
                 Service { name: name.into(), methods: methods.clone(), by_id: by_id.clone(), positional };
-            let place = self.services.partition_point(|(other, _)| *other < id);
-            self.services.insert(place, (id, service));
+            let index = self.services.partition_point(|(other, _)| *other < id);
+            self.services.insert(index, (id, service));
         }
         Ok(())
     }
 
     /// Returns the names for the numbers of a request; `None` for what is unknown.
     pub(super) fn names(&self, service: u32, method: i32, magic: Magic) -> Option<(&str, Option<&str>)> {
-        let place = self.services.binary_search_by_key(&service, |(id, _)| *id).ok()?;
-        let (_, service) = self.services.get(place)?;
+        let index = self.services.binary_search_by_key(&service, |(id, _)| *id).ok()?;
+        let (_, service) = self.services.get(index)?;
         // A regenerated sample of #3197 uses the one-dot hash, and still identifies methods by index.
         let positional = service.positional || magic == Magic::Brpc;
         Some((&service.name, service.method(method, positional)))
@@ -91,15 +91,15 @@ impl ServiceDirectory {
 impl Service {
     fn method(&self, number: i32, positional: bool) -> Option<&str> {
         let number = u32::try_from(number).ok()?;
-        let place = if positional {
+        let index = if positional {
             number as usize
         } else {
-            let found = self.by_id.binary_search_by_key(&Some(number), |place| {
-                self.methods.get(usize::from(*place)).map(|(id, _)| *id)
+            let found = self.by_id.binary_search_by_key(&Some(number), |index| {
+                self.methods.get(usize::from(*index)).map(|(id, _)| *id)
             });
             usize::from(*self.by_id.get(found.ok()?)?)
         };
-        self.methods.get(place).map(|(_, name)| &**name)
+        self.methods.get(index).map(|(_, name)| &**name)
     }
 }
 

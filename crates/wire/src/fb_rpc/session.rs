@@ -460,12 +460,12 @@ fn service_number(service: &str, hash: ServiceHash) -> Result<u32, Status> {
     }
 }
 
-fn method_number(method: &str, by_place: bool) -> Result<i32, Status> {
+fn method_number(method: &str, by_index: bool) -> Result<i32, Status> {
     let (_, numbers) = method.rsplit_once('#').ok_or_else(|| unnumbered(method))?;
-    let (id, place) = numbers.split_once(',').unwrap_or((numbers, numbers));
+    let (id, index) = numbers.split_once(',').unwrap_or((numbers, numbers));
     let number = |text| parse_canonical_decimal(text).ok_or_else(|| unnumbered(method));
-    let (id, place) = (number(id)?, number(place)?);
-    Ok(if by_place { place } else { id })
+    let (id, index) = (number(id)?, number(index)?);
+    Ok(if by_index { index } else { id })
 }
 
 #[cold]

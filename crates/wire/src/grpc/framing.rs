@@ -58,7 +58,7 @@ pub(crate) trait Framing: fmt::Debug + Send + Sync {
     fn response_decoder(&self, format: Format, limit: usize) -> Box<dyn ResponseDecoder>;
 }
 
-/// Framings are statics: one is the same as another if it is in the same place.
+/// Framings are statics: one is the same as another if both have the same address.
 impl PartialEq for dyn Framing {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::addr_eq(self, other)

@@ -35,10 +35,10 @@ impl Cors {
 
 /// Whether an origin is that of the server named `host`.
 pub(crate) fn is_own(origin: &[u8], host: &[u8]) -> bool {
-    let place = origin.windows(3).position(|part| part == b"://").and_then(|at| origin.get(at + 3..));
+    let authority = origin.windows(3).position(|part| part == b"://").and_then(|at| origin.get(at + 3..));
     // Clients in Go send a URL with a path.
-    let place = place.and_then(|place| place.split(|byte| *byte == b'/').next());
-    place.is_some_and(|place| place.eq_ignore_ascii_case(host))
+    let authority = authority.and_then(|authority| authority.split(|byte| *byte == b'/').next());
+    authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
 }
 
 /// A CORS preflight request.

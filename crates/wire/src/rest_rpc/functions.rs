@@ -44,17 +44,17 @@ impl Functions {
     /// Adds a method under its [full name](function_name) and as `Service/Method`. If the name or its number is in use
     /// already, the existing entry is kept.
     pub fn add(&mut self, service: &str, method: &str) {
-        let place = FunctionIndex(self.targets.len());
+        let index = FunctionIndex(self.targets.len());
         self.targets.push(FunctionTarget { service: service.to_owned(), method: method.to_owned() });
-        self.name(function_name(service, method), place);
+        self.name(function_name(service, method), index);
         if !service.is_empty() {
-            self.name(format!("{service}/{method}"), place);
+            self.name(format!("{service}/{method}"), index);
         }
     }
 
-    fn name(&mut self, name: String, place: FunctionIndex) {
-        self.numbers.entry(number(&name)).or_insert(place);
-        self.names.entry(name).or_insert(place);
+    fn name(&mut self, name: String, index: FunctionIndex) {
+        self.numbers.entry(number(&name)).or_insert(index);
+        self.names.entry(name).or_insert(index);
     }
 
     pub(super) fn find_by_name(&self, name: &str) -> Option<FunctionIndex> {
@@ -65,8 +65,8 @@ impl Functions {
         self.numbers.get(&number).copied()
     }
 
-    pub(super) fn at(&self, FunctionIndex(place): FunctionIndex) -> Option<&FunctionTarget> {
-        self.targets.get(place)
+    pub(super) fn at(&self, FunctionIndex(index): FunctionIndex) -> Option<&FunctionTarget> {
+        self.targets.get(index)
     }
 }
 

@@ -90,7 +90,7 @@ impl Server {
         } else {
             (CalledFunction::Number(header.function), body.freeze())
         };
-        let place = self.place(&called);
+        let index = self.index_of(&called);
         let ticket = Ticket { id: header.id, called };
         if self.draining {
             self.answer(&ticket, Reply::failure(status::shutting_down()), out);
@@ -98,11 +98,11 @@ impl Server {
         }
         // The peer parses the whole call before it looks up the name (rest_rpc `router.h`, `route`). A known function
         // parses its arguments itself.
-        if place.is_none() && matches!(ticket.called, CalledFunction::Name(_)) && !body::is_list(&arguments) {
+        if index.is_none() && matches!(ticket.called, CalledFunction::Name(_)) && !body::is_list(&arguments) {
             self.answer(&ticket, Reply::failure(status::argument_mismatch()), out);
             return None;
         }
-        Some(FrameRequest::Call { place, arguments, ticket })
+        Some(FrameRequest::Call { index, arguments, ticket })
     }
 
     /// Rejects a call that exceeds the limit; the rest of its frame is discarded.
@@ -130,7 +130,7 @@ impl Server {
         Ok(())
     }
 
-    fn place(&self, called: &CalledFunction) -> Option<FunctionIndex> {
+    fn index_of(&self, called: &CalledFunction) -> Option<FunctionIndex> {
         let functions = &self.config.functions;
         match called {
             CalledFunction::Name(name) => {
@@ -142,8 +142,8 @@ impl Server {
 
     /// Returns service and method of a call. An unknown function has no service, and the name or number it was called
     /// by as its method.
-    fn target(&self, place: Option<FunctionIndex>) -> (&str, &str) {
-        match place.and_then(|place| self.config.functions.at(place)) {
+    fn target(&self, index: Option<FunctionIndex>) -> (&str, &str) {
+        match index.and_then(|index| self.config.functions.at(index)) {
             Some(FunctionTarget { service, method }) => (service, method),
             None => ("", self.name.as_str()),
         }
@@ -222,7 +222,7 @@ impl Server {
 enum FrameRequest {
     /// A call of the function at this index, if it is known.
     Call {
-        place: Option<FunctionIndex>,
+        index: Option<FunctionIndex>,
         arguments: Bytes,
         ticket: Ticket,
     },
@@ -262,12 +262,12 @@ impl session::Server for Server {
         };
         Ok(Some(match received {
             FrameRequest::Subscription(topic) => ServerEvent::Subscribe(topic),
-            FrameRequest::Call { place, arguments, ticket } => {
+            FrameRequest::Call { index, arguments, ticket } => {
                 self.answering = self.version.is_one_at_a_time();
-                if place.is_none() {
+                if index.is_none() {
                     self.name = ticket.called.text();
                 }
-                let (service, method) = self.target(place);
+                let (service, method) = self.target(index);
                 let head = self.head(&arguments);
                 let call = Call { head, ..Call::new(service, method, Format::Raw, arguments) };
                 ServerEvent::Call(call, ticket)

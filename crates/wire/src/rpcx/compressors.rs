@@ -49,8 +49,8 @@ impl Compressors {
         if self.number(compression).is_some_and(|other| other != number) {
             return wrong("it already has a number");
         }
-        if let Some(place) = self.0.get_mut(usize::from(number)) {
-            *place = compression;
+        if let Some(slot) = self.0.get_mut(usize::from(number)) {
+            *slot = compression;
         }
         Ok(self)
     }

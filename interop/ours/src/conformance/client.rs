@@ -18,14 +18,14 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let (tell, mut reported) = mpsc::unbounded_channel::<ClientCompatResponse>();
     let mut asked = requests();
     let calls = tokio::spawn(async move {
-        let places = Arc::new(Semaphore::new(PARALLEL));
+        let permits = Arc::new(Semaphore::new(PARALLEL));
         while let Some(asked) = asked.recv().await {
-            let Ok(place) = places.clone().acquire_owned().await else { return };
+            let Ok(permit) = permits.clone().acquire_owned().await else { return };
             let tell = tell.clone();
             tokio::spawn(async move {
                 // The suite does not wait for more, if it has ended.
                 let _ = tell.send(response(asked).await);
-                drop(place);
+                drop(permit);
             });
         }
     });

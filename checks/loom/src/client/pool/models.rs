@@ -6,7 +6,7 @@ use loom::future::block_on;
 use loom::sync::Mutex;
 use loom::thread::{self, JoinHandle};
 
-use super::open_connections::{OpenConnections, QueuePlace};
+use super::open_connections::{OpenConnections, QueueEntry};
 use super::slot_queue::Grant;
 use crate::bounded;
 use crate::client::connection::any_connection::{AnyConnection, Readiness};
@@ -31,7 +31,7 @@ fn every_call_that_waits_gets_a_slot() {
 fn slot_of_a_call_that_is_dropped_reaches_the_next() {
     bounded(|| {
         let (pool, connection) = full_pool();
-        let dropped = in_thread(&pool, |pool| drop(poll_once(&mut QueuePlace::new(pool))));
+        let dropped = in_thread(&pool, |pool| drop(poll_once(&mut QueueEntry::new(pool))));
         let releasing = release_in_thread(&connection);
         drop(wait_for_slot(&pool));
         dropped.join().unwrap();
@@ -46,13 +46,13 @@ fn call_that_moves_to_another_task_gets_its_slot() {
     loom::model(|| {
         let (pool, connection) = full_pool();
         let releasing = release_in_thread(&connection);
-        let mut place = QueuePlace::new(&pool);
-        let mut polled = poll_once(&mut place);
+        let mut entry = QueueEntry::new(&pool);
+        let mut polled = poll_once(&mut entry);
         if polled.is_pending() {
-            polled = Poll::Ready(wait(&mut place));
+            polled = Poll::Ready(wait(&mut entry));
         }
         assert!(matches!(polled, Poll::Ready(Grant::Slot(_))));
-        drop((polled, place));
+        drop((polled, entry));
         releasing.join().unwrap();
         assert_slot_is_free(&pool, &connection);
     });
@@ -64,7 +64,7 @@ fn call_that_waits_for_an_ending_connection_connects() {
     loom::model(|| {
         let (pool, connection) = full_pool();
         let ending = thread::spawn(move || connection.end());
-        assert!(matches!(wait(&mut QueuePlace::new(&pool)), Grant::Connect));
+        assert!(matches!(wait(&mut QueueEntry::new(&pool)), Grant::Connect));
         ending.join().unwrap();
         assert!(pool.is_empty());
     });
@@ -75,10 +75,10 @@ fn call_that_waits_for_an_ending_connection_connects() {
 fn turn_to_connect_of_a_call_that_is_dropped_reaches_the_next() {
     loom::model(|| {
         let pool = OpenConnections::new(Vec::new(), 1);
-        let dropped = in_thread(&pool, |pool| drop(poll_once(&mut QueuePlace::new(pool))));
-        assert!(matches!(wait(&mut QueuePlace::new(&pool)), Grant::Connect));
+        let dropped = in_thread(&pool, |pool| drop(poll_once(&mut QueueEntry::new(pool))));
+        assert!(matches!(wait(&mut QueueEntry::new(&pool)), Grant::Connect));
         dropped.join().unwrap();
-        assert!(matches!(poll_once(&mut QueuePlace::new(&pool)), Poll::Ready(Grant::Connect)));
+        assert!(matches!(poll_once(&mut QueueEntry::new(&pool)), Poll::Ready(Grant::Connect)));
     });
 }
 
@@ -98,17 +98,17 @@ fn release_in_thread(connection: &Arc<Connection>) -> JoinHandle<()> {
     thread::spawn(move || connection.release_reserved())
 }
 
-fn poll_once(place: &mut QueuePlace<'_>) -> Poll<Grant<CallSlot>> {
-    place.poll_grant(&mut Context::from_waker(Waker::noop()))
+fn poll_once(entry: &mut QueueEntry<'_>) -> Poll<Grant<CallSlot>> {
+    entry.poll_grant(&mut Context::from_waker(Waker::noop()))
 }
 
 /// If the call is never woken, this never ends: loom reports that as a deadlock.
-fn wait(place: &mut QueuePlace<'_>) -> Grant<CallSlot> {
-    block_on(poll_fn(|cx| place.poll_grant(cx)))
+fn wait(entry: &mut QueueEntry<'_>) -> Grant<CallSlot> {
+    block_on(poll_fn(|cx| entry.poll_grant(cx)))
 }
 
 fn wait_for_slot(pool: &Arc<OpenConnections>) -> CallSlot {
-    match wait(&mut QueuePlace::new(pool)) {
+    match wait(&mut QueueEntry::new(pool)) {
         Grant::Slot(slot) => slot,
         Grant::Connect => panic!("there is a connection"),
     }

@@ -76,8 +76,8 @@ pub(super) fn define(declared: &Enum) -> TokenStream {
 
         impl ::polyrpc::flatbuffers::Inline for #name {
             #[inline]
-            fn write(self, place: &mut [u8]) {
-                ::polyrpc::flatbuffers::Inline::write(self.0, place);
+            fn write(self, out: &mut [u8]) {
+                ::polyrpc::flatbuffers::Inline::write(self.0, out);
             }
         }
     }

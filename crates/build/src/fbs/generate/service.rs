@@ -7,14 +7,14 @@ use quote::quote;
 
 use super::super::schema::{Method, Service, Type};
 use super::rust::{Names, docs, ident};
-use crate::error::{Kind, Place, Position};
+use crate::error::{Kind, Position, SourceLocation};
 use crate::service::snake_case;
 use crate::{Config, Error};
 
 pub(super) fn define(names: &Names<'_>, declared: &Service, config: &Config) -> Result<TokenStream, Error> {
     let mut methods = Vec::new();
     let mut known: HashMap<String, &str> = HashMap::new();
-    for (place, method) in declared.methods.iter().enumerate() {
+    for (index, method) in declared.methods.iter().enumerate() {
         if config.skip_streaming && (method.client_streams || method.server_streams) {
             continue;
         }
@@ -22,10 +22,10 @@ pub(super) fn define(names: &Names<'_>, declared: &Service, config: &Config) -> 
         if let Some(other) = known.insert(rust.clone(), &method.name) {
             let methods = [other, &method.name].map(|name| format!("{}.{name}", declared.full_name()));
             let (line, column) = method.at;
-            let at = Place::new(&names.schema.files[declared.file].name, Position { line, column });
+            let at = SourceLocation::new(&names.schema.files[declared.file].name, Position { line, column });
             return Err(Kind::SameName { at, methods, rust }.into());
         }
-        methods.push(define_method(names, declared, method, place, config));
+        methods.push(define_method(names, declared, method, index, config));
     }
     let (doc, name, rust) = (docs(&declared.docs), declared.full_name(), ident(&declared.name));
     Ok(quote! {
@@ -41,7 +41,7 @@ fn define_method(
     names: &Names<'_>,
     declared: &Service,
     method: &Method,
-    place: usize,
+    index: usize,
     config: &Config,
 ) -> TokenStream {
     let (doc, name, rust) = (docs(&method.docs), &method.name, ident(&snake_case(&method.name)));
@@ -59,7 +59,7 @@ fn define_method(
         false => response,
     };
     // A skipped method must not change the indexes of the following ones.
-    let id = method.id.or_else(|| if config.skip_streaming { u32::try_from(place).ok() } else { None });
+    let id = method.id.or_else(|| if config.skip_streaming { u32::try_from(index).ok() } else { None });
     let id = id.map(|id| {
         let id = proc_macro2::Literal::u32_unsuffixed(id);
         quote! { , id = #id }

@@ -22,7 +22,7 @@ pub(super) fn define(names: &Names<'_>, declared: &Struct) -> TokenStream {
     let written = declared.fields.iter().map(|field| {
         let (name, to) = (ident(&field.name), field.offset + names.schema.inline(&field.ty).0);
         let (from, to) = (Literal::usize_unsuffixed(field.offset), Literal::usize_unsuffixed(to));
-        quote! { ::polyrpc::flatbuffers::Inline::write(self.#name, &mut place[#from..#to]); }
+        quote! { ::polyrpc::flatbuffers::Inline::write(self.#name, &mut out[#from..#to]); }
     });
     let default = default(declared);
     let derived = default.is_none().then(|| quote! { Default, });
@@ -57,7 +57,7 @@ pub(super) fn define(names: &Names<'_>, declared: &Struct) -> TokenStream {
 
         impl ::polyrpc::flatbuffers::Inline for #name {
             #[inline]
-            fn write(self, place: &mut [u8]) {
+            fn write(self, out: &mut [u8]) {
                 #(#written)*
             }
         }

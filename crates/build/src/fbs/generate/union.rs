@@ -22,11 +22,11 @@ fn view(names: &Names<'_>, declared: &Union) -> TokenStream {
         let (doc, name, ty) = (docs(&member.docs), ident(&member.name), view_type(names, &member.ty));
         quote! { #doc #name(#ty), }
     });
-    let arms = |holder: TokenStream, place: TokenStream| {
+    let arms = |holder: TokenStream, argument: TokenStream| {
         let arms = declared.members.iter().map(move |member| {
             let (number, name, ty) =
                 (Literal::u8_unsuffixed(member.number), ident(&member.name), names.value(&member.ty));
-            quote! { #number => #holder.union::<#ty>(#place).map(Self::#name), }
+            quote! { #number => #holder.union::<#ty>(#argument).map(Self::#name), }
         });
         quote! { #(#arms)* }
     };

@@ -16,7 +16,7 @@ use super::ast::Object;
 use super::load::SourceFile;
 use super::schema::{File, Schema};
 use crate::Error;
-use crate::error::{Kind, Place, Position};
+use crate::error::{Kind, Position, SourceLocation};
 
 /// Resolves all declarations of the files.
 pub(super) fn resolve(files: Vec<SourceFile>) -> Result<Schema, Error> {
@@ -66,5 +66,5 @@ impl<'f> Resolver<'f> {
 
 #[cold]
 fn fail(file: &SourceFile, at: Position, reason: String) -> Error {
-    Kind::Schema { at: Place::new(&file.name, at), reason }.into()
+    Kind::Schema { at: SourceLocation::new(&file.name, at), reason }.into()
 }

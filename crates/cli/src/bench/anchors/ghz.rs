@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::reading::{Load, Place, Reading};
+use super::reading::{Environment, Load, Reading};
 
-pub(super) fn arguments(load: Load, place: Place<'_>) -> Vec<String> {
+pub(super) fn arguments(load: Load, environment: Environment<'_>) -> Vec<String> {
     let mut arguments = vec!["--insecure", "--connections", "1", "-O", "json"];
     let (in_flight, length) = (load.in_flight.to_string(), format!("{}ms", load.length.as_millis()));
     let rate = load.rate.map(|rate| rate.to_string());
@@ -15,7 +15,7 @@ pub(super) fn arguments(load: Load, place: Place<'_>) -> Vec<String> {
     if let Some(rate) = &rate {
         arguments.extend(["--rps", rate]);
     }
-    arguments.push(place.address);
+    arguments.push(environment.address);
     arguments.into_iter().map(str::to_owned).collect()
 }
 

@@ -4,13 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::reading::{Load, Place, Reading};
+use super::reading::{Environment, Load, Reading};
 
-pub(super) fn arguments(load: Load, place: Place<'_>) -> Vec<String> {
-    let body = place.dir.join("h2load.body");
+pub(super) fn arguments(load: Load, environment: Environment<'_>) -> Vec<String> {
+    let body = environment.dir.join("h2load.body");
     // A file that is not written shows in the calls, which fail.
     let _ = fs::write(&body, BODY);
-    let log = log(place);
+    let log = log(environment);
     let _ = fs::remove_file(&log);
     let mut arguments = vec!["-c".to_owned(), "1".to_owned(), "-t".to_owned(), "1".to_owned()];
     arguments.extend(["-m".to_owned(), load.in_flight.to_string()]);
@@ -22,16 +22,16 @@ pub(super) fn arguments(load: Load, place: Place<'_>) -> Vec<String> {
     }
     arguments.extend(["-H", "content-type: application/grpc", "-H", "te: trailers"].map(str::to_owned));
     arguments.extend(["-d".to_owned(), body.display().to_string()]);
-    arguments.push(format!("http://{}/helloworld.Greeter/SayHello", place.address));
+    arguments.push(format!("http://{}/helloworld.Greeter/SayHello", environment.address));
     arguments
 }
 
-fn log(place: Place<'_>) -> PathBuf {
-    place.dir.join("h2load.log")
+fn log(environment: Environment<'_>) -> PathBuf {
+    environment.dir.join("h2load.log")
 }
 
-pub(super) fn read(text: &str, load: Load, place: Place<'_>) -> Option<Reading> {
-    let log = fs::read_to_string(log(place)).unwrap_or_default();
+pub(super) fn read(text: &str, load: Load, environment: Environment<'_>) -> Option<Reading> {
+    let log = fs::read_to_string(log(environment)).unwrap_or_default();
     parse(text, &log, load.length)
 }
 

@@ -9,7 +9,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::reading::{Load, Place, Reading};
+use super::reading::{Environment, Load, Reading};
 use super::tool::Tool;
 use crate::bench::selftest::{Server, Stall};
 
@@ -29,10 +29,10 @@ pub(super) struct Ran {
 pub(super) fn run(
     (tool, program): (Tool, &Path),
     load: Load,
-    place: Place<'_>,
+    environment: Environment<'_>,
     meanwhile: impl FnOnce(),
 ) -> Result<Ran, String> {
-    let arguments = tool.arguments(load, place).ok_or("it has no rate")?;
+    let arguments = tool.arguments(load, environment).ok_or("it has no rate")?;
     let before = cpu_of_children()?;
     let mut command = Command::new(program);
     let command = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -41,7 +41,7 @@ pub(super) fn run(
     meanwhile();
     let output = child.join().map_err(|_| "its thread panicked")?.map_err(|error| error.to_string())?;
     let cpu = cpu_of_children()?.saturating_sub(before);
-    Ok(Ran { reading: tool.read(&output, load, place)?, cpu })
+    Ok(Ran { reading: tool.read(&output, load, environment)?, cpu })
 }
 
 /// Reads the output of a process until its end, and ends it if that is too late.

@@ -20,7 +20,7 @@ use clap::Args;
 use polyrpc_load::Rate;
 
 use self::measure::Cores;
-use self::reading::{Load, Place};
+use self::reading::{Environment, Load};
 use self::table::{Row, StalledRun};
 use self::tool::Tool;
 use super::directory::PrivateDirectory;
@@ -66,11 +66,11 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         None => measure(),
     };
     terminal::print(&table::markdown(&rows, options.rate))?;
-    let placed = match cores {
+    let pinning = match cores {
         Some(_) => "the server on the first core, the tools on the others",
         None => "server and tools share the cores",
     };
-    terminal::print(&format!("{}; {placed}.", Machine::here()))?;
+    terminal::print(&format!("{}; {pinning}.", Machine::here()))?;
     let ours: Vec<_> = rows.iter().filter(|row| matches!(row.tool, Tool::Own(_))).collect();
     if let Some((row, reason)) = ours.iter().find_map(|row| Some((row, row.failure()?))) {
         return Err(Failure::new(format!("this program over {} failed: {reason}", row.tool.protocol())));
@@ -104,26 +104,31 @@ impl Bench<'_> {
             Err(reason) => return Row::missing(tool, reason),
         };
         terminal::print_error(format_args!("{} over {} …", tool.name(), tool.protocol()));
-        let place = Place { address: self.server.address(), dir: self.dir };
-        let run = |load| measure::run((tool, &program), load, place, || ());
+        let environment = Environment { address: self.server.address(), dir: self.dir };
+        let run = |load| measure::run((tool, &program), load, environment, || ());
         let (rate, length) = (self.options.rate, self.options.duration);
         let probe = run(Load { rate: None, in_flight: CALLERS, length });
         let rated = run(Load { rate: Some(rate), in_flight: CALLERS, length });
-        Row { tool, missing: None, probe, rated, stalled: self.measure_stalled(tool, &program, place) }
+        Row { tool, missing: None, probe, rated, stalled: self.measure_stalled(tool, &program, environment) }
     }
 
     /// A tool without a rate makes the load that it can make.
-    fn measure_stalled(&self, tool: Tool, program: &Path, place: Place<'_>) -> Result<StalledRun, String> {
+    fn measure_stalled(
+        &self,
+        tool: Tool,
+        program: &Path,
+        environment: Environment<'_>,
+    ) -> Result<StalledRun, String> {
         let duration = PERIOD * STALLS;
         let planned = Load { rate: Some(STALLED_RATE), in_flight: FEW, length: duration };
-        let load = match tool.arguments(planned, place) {
+        let load = match tool.arguments(planned, environment) {
             Some(_) => planned,
             None => Load { rate: None, ..planned },
         };
         let mut stalls = Vec::new();
         let stall = || stalls = measure::stall(&self.server, STALLS, PERIOD, STALL);
         let probe = WakeUpProbe::start();
-        let ran = measure::run((tool, program), load, place, stall);
+        let ran = measure::run((tool, program), load, environment, stall);
         let noise = probe.finish();
         Ok(StalledRun { ran: ran?, expected: ExpectedTimes { stalls, duration }, noise })
     }

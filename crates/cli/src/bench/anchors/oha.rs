@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::reading::{Load, Place, Reading};
+use super::reading::{Environment, Load, Reading};
 
-pub(super) fn arguments(corrected: bool, load: Load, place: Place<'_>) -> Vec<String> {
+pub(super) fn arguments(corrected: bool, load: Load, environment: Environment<'_>) -> Vec<String> {
     let (in_flight, length) = (load.in_flight.to_string(), format!("{}ms", load.length.as_millis()));
     let rate = load.rate.map(|rate| rate.to_string());
-    let url = format!("http://{}/helloworld.Greeter/SayHello", place.address);
+    let url = format!("http://{}/helloworld.Greeter/SayHello", environment.address);
     let mut arguments = vec!["--no-tui", "--output-format", "json", "-w", "-c", &in_flight, "-z", &length];
     arguments.extend(["-m", "POST", "-T", "application/json", "-d", r#"{"name":"Joe"}"#]);
     if let Some(rate) = &rate {

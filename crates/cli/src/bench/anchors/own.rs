@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use polyrpc_bench_report::model::Document;
 
-use super::reading::{Load, Place, Reading};
+use super::reading::{Environment, Load, Reading};
 
-pub(super) fn arguments(protocol: &str, load: Load, place: Place<'_>) -> Vec<String> {
-    let url = format!("{protocol}://{}", place.address);
+pub(super) fn arguments(protocol: &str, load: Load, environment: Environment<'_>) -> Vec<String> {
+    let url = format!("{protocol}://{}", environment.address);
     let mut arguments = vec!["bench".to_owned(), url];
     arguments.extend(
         match protocol {

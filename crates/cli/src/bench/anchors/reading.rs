@@ -15,7 +15,7 @@ pub(super) struct Load {
 
 /// Where a tool finds what it needs.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct Environment<'a> {
     /// Host and port of the server.
     pub(super) address: &'a str,
     /// A directory for files.

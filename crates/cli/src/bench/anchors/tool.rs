@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Output;
 
-use super::reading::{Load, Place, Reading};
+use super::reading::{Environment, Load, Reading};
 use super::{ghz, h2load, oha, own, wrk};
 
 /// A tool, and the protocol over which it calls the server.
@@ -81,24 +81,29 @@ impl Tool {
     }
 
     /// Arguments for a load; `None` if the tool cannot make it.
-    pub(super) fn arguments(self, load: Load, place: Place<'_>) -> Option<Vec<String>> {
+    pub(super) fn arguments(self, load: Load, environment: Environment<'_>) -> Option<Vec<String>> {
         match self {
-            Self::Own(protocol) => Some(own::arguments(protocol, load, place)),
-            Self::ClockAtSend => Some(own::arguments("grpc", load, place)),
-            Self::Ghz => Some(ghz::arguments(load, place)),
-            Self::H2load => Some(h2load::arguments(load, place)),
-            Self::Wrk => wrk::arguments(load, place),
-            Self::Oha { corrected } => Some(oha::arguments(corrected, load, place)),
+            Self::Own(protocol) => Some(own::arguments(protocol, load, environment)),
+            Self::ClockAtSend => Some(own::arguments("grpc", load, environment)),
+            Self::Ghz => Some(ghz::arguments(load, environment)),
+            Self::H2load => Some(h2load::arguments(load, environment)),
+            Self::Wrk => wrk::arguments(load, environment),
+            Self::Oha { corrected } => Some(oha::arguments(corrected, load, environment)),
         }
     }
 
     /// What it says that it measured.
-    pub(super) fn read(self, output: &Output, load: Load, place: Place<'_>) -> Result<Reading, String> {
+    pub(super) fn read(
+        self,
+        output: &Output,
+        load: Load,
+        environment: Environment<'_>,
+    ) -> Result<Reading, String> {
         let text = String::from_utf8_lossy(&output.stdout);
         let reading = match self {
             Self::Own(_) | Self::ClockAtSend => own::read(&text),
             Self::Ghz => ghz::read(&text),
-            Self::H2load => h2load::read(&text, load, place),
+            Self::H2load => h2load::read(&text, load, environment),
             Self::Wrk => wrk::read(&text),
             Self::Oha { .. } => oha::read(&text),
         };

@@ -3,17 +3,17 @@
 use std::fs;
 use std::time::Duration;
 
-use super::reading::{Load, Place, Reading};
+use super::reading::{Environment, Load, Reading};
 
-pub(super) fn arguments(load: Load, place: Place<'_>) -> Option<Vec<String>> {
+pub(super) fn arguments(load: Load, environment: Environment<'_>) -> Option<Vec<String>> {
     if load.rate.is_some() {
         return None;
     }
-    let script = place.dir.join("wrk.lua");
+    let script = environment.dir.join("wrk.lua");
     fs::write(&script, SCRIPT).ok()?;
     let seconds = load.length.as_secs().max(1).to_string();
     let (in_flight, script) = (load.in_flight.to_string(), script.display().to_string());
-    let url = format!("http://{}/helloworld.Greeter/SayHello", place.address);
+    let url = format!("http://{}/helloworld.Greeter/SayHello", environment.address);
     let arguments = ["-t", "1", "-c", &in_flight, "-d", &seconds, "--latency", "-s", &script, &url];
     Some(arguments.map(str::to_owned).to_vec())
 }

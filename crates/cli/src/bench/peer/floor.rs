@@ -104,7 +104,7 @@ fn accept(listener: &TcpListener, poll: &Poll, connections: &mut Vec<Option<Conn
                 let at = at.unwrap_or(connections.len());
                 let connection = Connection::new(stream, poll, at as u64)?;
                 match connections.get_mut(at) {
-                    Some(place) => *place = Some(connection),
+                    Some(slot) => *slot = Some(connection),
                     None => connections.push(Some(connection)),
                 }
             }

@@ -126,7 +126,7 @@ struct TableDefinition {
     pair: Option<String>,
     case: Option<String>,
     measure: Option<Measure>,
-    columns: Vec<Place>,
+    columns: Vec<PartialKey>,
     rows: Vec<Row>,
     /// For pairs of the document, the pairs of PolyRPC whose figures are shown beside them.
     #[serde(default)]
@@ -135,9 +135,10 @@ struct TableDefinition {
     ratio: Vec<RatioDefinition>,
 }
 
+/// Parts of a key; an omitted part stands for any value.
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Place {
+struct PartialKey {
     name: String,
     pair: Option<String>,
     case: Option<String>,
@@ -175,8 +176,8 @@ struct RatioDefinition {
     /// `{case}` and `{measure}` are replaced.
     name: String,
     #[serde(default)]
-    of: Place,
-    to: Place,
+    of: PartialKey,
+    to: PartialKey,
     /// Other operands of the same ratio, which are shown too, since the document's may be missing.
     #[serde(default)]
     also: Vec<RatioOperands>,
@@ -401,7 +402,7 @@ impl RatioDefinition {
     }
 }
 
-impl Place {
+impl PartialKey {
     fn matches(&self, key: &Key) -> bool {
         self.pair.as_ref().is_none_or(|pair| *pair == key.pair)
             && self.case.as_ref().is_none_or(|case| *case == key.case)

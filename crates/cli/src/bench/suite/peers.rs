@@ -205,9 +205,9 @@ fn find_directory(name: &str, definition: &PeerDefinition) -> Result<PathBuf, St
 
 /// bench/peers of the repository, upwards from the current directory or from this program.
 fn find_sources() -> Option<PathBuf> {
-    let places = [env::current_dir().ok(), env::current_exe().ok()];
-    places.into_iter().flatten().find_map(|place| {
-        place.ancestors().map(|above| above.join("bench/peers")).find(|dir| dir.join("build").is_file())
+    let paths = [env::current_dir().ok(), env::current_exe().ok()];
+    paths.into_iter().flatten().find_map(|path| {
+        path.ancestors().map(|above| above.join("bench/peers")).find(|dir| dir.join("build").is_file())
     })
 }
 

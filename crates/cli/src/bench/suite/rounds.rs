@@ -154,8 +154,8 @@ impl Rounds<'_> {
         let square = latin_square(subjects.len());
         let order = &square[round as usize % square.len()];
         let mut measured = Vec::with_capacity(subjects.len());
-        for place in order {
-            let at = subjects[*place];
+        for index in order {
+            let at = subjects[*index];
             let subject = &running[at];
             let programs = Programs { client: subject.client.as_ref(), server: &subject.server };
             let outcome = window::measure(&programs, &subject.plan, messages, round, self.stop);

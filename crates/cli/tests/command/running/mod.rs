@@ -250,10 +250,10 @@ impl Drop for Server {
 }
 
 /// The URL of a server for a scheme with parameters, as in `rpcx?transport=ws`.
-pub(crate) fn url_of(scheme: &str, place: &str) -> String {
+pub(crate) fn url_of(scheme: &str, address: &str) -> String {
     match scheme.split_once('?') {
-        Some((scheme, parameters)) => format!("{scheme}://{place}?{parameters}"),
-        None => format!("{scheme}://{place}"),
+        Some((scheme, parameters)) => format!("{scheme}://{address}?{parameters}"),
+        None => format!("{scheme}://{address}"),
     }
 }
 

@@ -28,15 +28,15 @@ const LETTERS: usize = 30;
 
 /// Adds the graph, and a table of the same.
 pub(super) fn draw(html: &mut Html, graph: &CallGraph) {
-    let places = places(&graph.nodes);
-    let columns = places.iter().map(|(column, _)| column + 1).max().unwrap_or(0);
-    let rows = places.iter().map(|(_, row)| row + 1).max().unwrap_or(0);
+    let cells = cells(&graph.nodes);
+    let columns = cells.iter().map(|(column, _)| column + 1).max().unwrap_or(0);
+    let rows = cells.iter().map(|(_, row)| row + 1).max().unwrap_or(0);
     let (width, height) = (columns * COLUMN, rows * ROW + MARGIN);
     html.raw("<div class=scroll tabindex=0><svg class=calls role=img aria-label=\"Who calls whom, as in the table\" viewBox=\"0 0 ");
     html.text(width).raw(" ").text(height).raw("\" width=").text(width).raw(" height=").text(height).raw(">");
     let mut labels = BTreeMap::<(usize, bool), usize>::new();
     for edge in &graph.edges {
-        if let (Some(from), Some(to)) = (places.get(edge.caller), places.get(edge.callee)) {
+        if let (Some(from), Some(to)) = (cells.get(edge.caller), cells.get(edge.callee)) {
             let is_back = to.0 <= from.0;
             draw_edge(html, edge, *from, *to);
             let (end, heights) = if is_back { (edge.caller, BACK_LABELS) } else { (edge.callee, LABELS) };
@@ -47,30 +47,30 @@ pub(super) fn draw(html: &mut Html, graph: &CallGraph) {
             *written += 1;
         }
     }
-    for (node, place) in graph.nodes.iter().zip(&places) {
-        draw_node(html, node, *place);
+    for (node, cell) in graph.nodes.iter().zip(&cells) {
+        draw_node(html, node, *cell);
     }
     html.raw("</svg></div>");
 }
 
 /// Returns the column and the row of each node.
-fn places(nodes: &[Node]) -> Vec<(usize, usize)> {
+fn cells(nodes: &[Node]) -> Vec<(usize, usize)> {
     let mut used = BTreeMap::<usize, usize>::new();
-    let place = |node: &Node| {
+    let cell = |node: &Node| {
         let column = node.depth.min(COLUMNS - 1);
         let row = used.entry(column).or_default();
         *row += 1;
         (column, *row - 1)
     };
-    nodes.iter().map(place).collect()
+    nodes.iter().map(cell).collect()
 }
 
 fn corner((column, row): (usize, usize)) -> (usize, usize) {
     (column * COLUMN + MARGIN, row * ROW + MARGIN)
 }
 
-fn draw_node(html: &mut Html, node: &Node, place: (usize, usize)) {
-    let (x, y) = corner(place);
+fn draw_node(html: &mut Html, node: &Node, cell: (usize, usize)) {
+    let (x, y) = corner(cell);
     html.raw("<g><title>").text(&node.name).raw("</title><rect class=");
     html.raw(if node.servers > 0 { "node" } else { "outside" }).raw(" x=").text(x).raw(" y=").text(y);
     html.raw(" width=").text(BOX.0).raw(" height=").text(BOX.1).raw(" rx=4></rect><text x=").text(x + 8);
@@ -103,8 +103,8 @@ fn draw_edge(html: &mut Html, edge: &Edge, from: (usize, usize), to: (usize, usi
 }
 
 /// Writes the rate of an edge beside a node: on its right if the edge leads back, and else on its left.
-fn draw_rate(html: &mut Html, edge: &Edge, place: (usize, usize), height: usize, is_back: bool) {
-    let (x, top) = corner(place);
+fn draw_rate(html: &mut Html, edge: &Edge, cell: (usize, usize), height: usize, is_back: bool) {
+    let (x, top) = corner(cell);
     let x = if is_back { x + BOX.0 + 6 } else { x.saturating_sub(6) };
     html.raw("<text class=small x=").text(x).raw(" y=").text(top + height);
     html.raw(if is_back { ">" } else { " text-anchor=end>" });

@@ -224,7 +224,7 @@ impl Document for Servers {
                 text.value(servers.join(" ")).raw("\n");
             }
         }
-        let name = |place: usize| self.calls.nodes.get(place).map_or("", |node| &node.name);
+        let name = |index: usize| self.calls.nodes.get(index).map_or("", |node| &node.name);
         for edge in &self.calls.edges {
             text.raw("calls ").value(name(edge.caller)).raw(" -> ").value(name(edge.callee)).raw(": ");
             text.value(format_args!("{:.1} {:.1}", edge.per_second, edge.failures_per_second)).raw("\n");

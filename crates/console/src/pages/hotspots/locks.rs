@@ -8,10 +8,10 @@ use crate::request::PageRequest;
 use crate::stats::micros;
 use crate::text::Text;
 
-/// A place in the program where threads have waited for a lock. Durations are in microseconds.
+/// A location in the program where threads have waited for a lock. Durations are in microseconds.
 #[derive(Debug, Serialize)]
 pub(super) struct LockRow {
-    place: String,
+    location: String,
     waits: u64,
     total: u64,
     longest: u64,
@@ -20,10 +20,10 @@ pub(super) struct LockRow {
 /// How many are listed.
 const LISTED: usize = 100;
 
-/// Returns the places since a console exists, those first that cost most time.
+/// Returns the locations since a console exists, those first that cost most time.
 pub(super) fn rows() -> Vec<LockRow> {
     let row = |site: contention::LockSite| LockRow {
-        place: if site.file.is_empty() {
+        location: if site.file.is_empty() {
             "others".to_owned()
         } else {
             format!("{}:{}", site.file, site.line)
@@ -37,18 +37,23 @@ pub(super) fn rows() -> Vec<LockRow> {
 
 pub(super) fn add_text(text: &mut Text, rows: &[LockRow]) {
     text.raw("     waits   total(us) longest(us)\n");
-    for LockRow { place, waits, total, longest } in rows {
-        text.value(format_args!("{waits:>10} {total:>11} {longest:>11}  ")).value(place).raw("\n");
+    for LockRow { location, waits, total, longest } in rows {
+        text.value(format_args!("{waits:>10} {total:>11} {longest:>11}  ")).value(location).raw("\n");
     }
 }
 
 pub(super) fn add_html(html: &mut Html, rows: &[LockRow]) {
     html.table(
-        "Places where threads have waited for locks, since there is a console",
-        &["Place", "Waits", "Waited µs", "Longest µs"],
+        "Locations where threads have waited for locks, since there is a console",
+        &["Location", "Waits", "Waited µs", "Longest µs"],
     );
-    for LockRow { place, waits, total, longest } in rows {
-        html.raw("<tr><th scope=row>").text(place).raw("</th>").number(waits).number(total).number(longest);
+    for LockRow { location, waits, total, longest } in rows {
+        html.raw("<tr><th scope=row>")
+            .text(location)
+            .raw("</th>")
+            .number(waits)
+            .number(total)
+            .number(longest);
         html.raw("</tr>");
     }
     html.end_table();
@@ -60,7 +65,7 @@ struct Locks {
     locks: Vec<LockRow>,
 }
 
-/// Answers with the places.
+/// Answers with the locations.
 pub(super) fn answer(request: &PageRequest) -> Reply {
     render(request, &Locks { locks: rows() })
 }

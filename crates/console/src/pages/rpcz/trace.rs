@@ -16,12 +16,12 @@ pub(super) struct Trace {
     id: String,
     /// From the first beginning to the last end, in microseconds.
     took: u64,
-    spans: Vec<PlacedSpan>,
+    spans: Vec<TraceSpan>,
 }
 
 /// A span of a trace.
 #[derive(Serialize)]
-struct PlacedSpan {
+struct TraceSpan {
     #[serde(flatten)]
     row: Row,
     /// How many spans it is within.
@@ -38,18 +38,18 @@ impl Trace {
         let end = spans.iter().map(|span| span.end()).max().unwrap_or(began);
         let widest = spans.iter().max_by_key(|span| span.trace);
         let id = widest.map(|span| Row::new(span).trace).unwrap_or_default();
-        let mut placed = Vec::with_capacity(spans.len());
-        place(&tree(spans), 0, began, &mut placed);
+        let mut flat = Vec::with_capacity(spans.len());
+        flatten(&tree(spans), 0, began, &mut flat);
         let took = end.duration_since(began).map_or(0, micros);
-        Self { id, took, spans: placed }
+        Self { id, took, spans: flat }
     }
 }
 
-fn place(nodes: &[Node], depth: usize, began: SystemTime, placed: &mut Vec<PlacedSpan>) {
+fn flatten(nodes: &[Node], depth: usize, began: SystemTime, out: &mut Vec<TraceSpan>) {
     for Node { span, children, is_critical } in nodes {
         let start = span.began.duration_since(began).map_or(0, micros);
-        placed.push(PlacedSpan { row: Row::new(span), depth, start, critical: *is_critical });
-        place(children, depth + 1, began, placed);
+        out.push(TraceSpan { row: Row::new(span), depth, start, critical: *is_critical });
+        flatten(children, depth + 1, began, out);
     }
 }
 
@@ -66,20 +66,20 @@ impl Document for Trace {
     fn text(&self) -> Text {
         let mut text = Text::default();
         text.raw("trace=").value(&self.id).raw(" took ").value(self.took).raw(" us\n");
-        for placed in &self.spans {
-            let row = &placed.row;
-            text.column(placed.start, 9).raw(if placed.critical { "* " } else { "  " });
-            for _ in 0..placed.depth.min(DEEP) {
+        for span in &self.spans {
+            let row = &span.row;
+            text.column(span.start, 9).raw(if span.critical { "* " } else { "  " });
+            for _ in 0..span.depth.min(DEEP) {
                 text.raw("  ");
             }
             text.value(row.side).raw(" ").value(row.protocol).raw(" ").value(&row.name).raw(" ");
             text.value(row.took).raw(" us, ").value(&row.peer).raw(" [").value(row.result()).raw("]\n");
             for phase in &row.phases {
-                self.indent(&mut text, placed.depth);
+                self.indent(&mut text, span.depth);
                 text.value(phase.name).raw(" ").value(phase.took).raw(" us\n");
             }
             for note in &row.notes {
-                self.indent(&mut text, placed.depth);
+                self.indent(&mut text, span.depth);
                 text.value(note.at).raw(" us: ").value(&note.text).raw("\n");
             }
         }
@@ -104,8 +104,8 @@ impl Document for Trace {
         }
         html.raw("</p>");
         html.table("Calls", &["Call", "Side", "Protocol", "Peer", "Start µs", "µs", "Waterfall", "Result"]);
-        for placed in &self.spans {
-            self.write_row(placed, &mut html);
+        for span in &self.spans {
+            self.write_row(span, &mut html);
         }
         html.end_table();
         self.write_notes(&mut html);
@@ -121,26 +121,26 @@ impl Trace {
         }
     }
 
-    fn write_row(&self, placed: &PlacedSpan, html: &mut Html) {
-        let row = &placed.row;
+    fn write_row(&self, span: &TraceSpan, html: &mut Html) {
+        let row = &span.row;
         html.raw("<tr><th scope=row>");
-        for _ in 0..placed.depth.min(DEEP) {
+        for _ in 0..span.depth.min(DEEP) {
             html.raw("\u{a0}\u{a0}");
         }
-        html.raw(if placed.critical { "● " } else { "" }).text(&row.name).raw("</th>");
+        html.raw(if span.critical { "● " } else { "" }).text(&row.name).raw("</th>");
         html.cell(row.side)
             .cell(row.protocol)
             .cell(&row.peer)
-            .number(placed.start)
+            .number(span.start)
             .number(row.took)
             .raw("<td>");
         html.raw(
             "<svg class=waterfall viewBox=\"0 0 1000 16\" preserveAspectRatio=none role=img aria-label=\"",
         );
-        html.text(format_args!("from {} to {} µs", placed.start, placed.start + row.took)).raw("\">");
-        self.write_bar(html, "p-call", placed.start, row.took);
+        html.text(format_args!("from {} to {} µs", span.start, span.start + row.took)).raw("\">");
+        self.write_bar(html, "p-call", span.start, row.took);
         for phase in &row.phases {
-            self.write_bar(html, class(phase.name), placed.start + phase.start, phase.took);
+            self.write_bar(html, class(phase.name), span.start + phase.start, phase.took);
         }
         html.raw("</svg></td>").cell(row.result()).raw("</tr>");
     }
@@ -155,8 +155,8 @@ impl Trace {
 
     fn write_notes(&self, html: &mut Html) {
         html.table("Phases and notes", &["Call", "Since its start, µs", "What"]);
-        for placed in &self.spans {
-            let row = &placed.row;
+        for span in &self.spans {
+            let row = &span.row;
             if let Some(queued) = row.queued {
                 html.raw("<tr>").cell(&row.name).number(0).cell(format_args!("waited {queued} µs before it"));
                 html.raw("</tr>");

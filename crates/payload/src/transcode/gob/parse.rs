@@ -128,10 +128,10 @@ impl<'p, 't> Parser<'p, 't, '_> {
             return Err(GobError::unknown_type().into());
         };
         let mut last = -1;
-        while let Some(place) = self.decoder.next_field(fields, last)? {
-            last = place;
-            let (name, of) = self.decoder.named_field(fields, place)?;
-            let index = matches.get(place as usize).copied().flatten();
+        while let Some(sent_index) = self.decoder.next_field(fields, last)? {
+            last = sent_index;
+            let (name, of) = self.decoder.named_field(fields, sent_index)?;
+            let index = matches.get(sent_index as usize).copied().flatten();
             match index.and_then(|index| message.fields().get(index as usize)) {
                 Some(field) => {
                     self.decoder.field = name;

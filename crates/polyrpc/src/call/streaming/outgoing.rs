@@ -80,11 +80,11 @@ impl Outgoing {
 
 /// Returns the memory of a queued message: its bytes, and its slot.
 pub(super) fn footprint(message: &Bytes) -> usize {
-    message.len() + PLACE
+    message.len() + SLOT
 }
 
 /// Approximate memory of a queued message without its bytes. Peers may send very many empty ones.
-const PLACE: usize = 64;
+const SLOT: usize = 64;
 
 impl OutgoingReceiver {
     /// Returns the head, sent before the first message, once it is set.

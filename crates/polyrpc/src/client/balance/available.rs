@@ -9,7 +9,7 @@ pub(super) const DRAWS: usize = 8;
 
 /// Returns the first drawn server that may take the call.
 pub(super) fn first_drawn(context: &PickContext<'_>, mut draw: impl FnMut() -> usize) -> Option<usize> {
-    (0..DRAWS).map(|_| draw()).find(|&place| context.is_eligible(place))
+    (0..DRAWS).map(|_| draw()).find(|&index| context.is_eligible(index))
 }
 
 /// Picks among all servers that may take the call, with a probability proportional to weight. Servers of weight zero
@@ -19,19 +19,19 @@ pub(super) fn by_weight(
     weighted: impl IntoIterator<Item = (usize, u64)>,
 ) -> Option<usize> {
     let (mut chosen, mut total) = (None, 0);
-    for (place, weight) in weighted {
-        if weight > 0 && context.is_eligible(place) {
+    for (index, weight) in weighted {
+        if weight > 0 && context.is_eligible(index) {
             total += weight;
             // Reservoir sampling: the previous choice is kept with the probability of the preceding weights.
             if rng::below(total) < weight {
-                chosen = Some(place);
+                chosen = Some(index);
             }
         }
     }
     chosen
 }
 
-/// Picks any of `n` servers that may take the call; `at` maps a number to the place of its server.
+/// Picks any of `n` servers that may take the call; `at` maps a number to the index of its server.
 pub(super) fn any_available(
     context: &PickContext<'_>,
     n: usize,

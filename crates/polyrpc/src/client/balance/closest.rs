@@ -33,9 +33,9 @@ impl LoadBalancer for Closest {
         let distance = |candidate: &Candidate| {
             Some(self.distance(candidate.instance().attributes.location()?)).filter(|metres| !metres.is_nan())
         };
-        let placed = candidates.iter().enumerate();
+        let indexed = candidates.iter().enumerate();
         Box::new(Tiers::from_ranks(
-            placed.filter_map(|(place, candidate)| Some((place, distance(candidate)?))),
+            indexed.filter_map(|(index, candidate)| Some((index, distance(candidate)?))),
         ))
     }
 }

@@ -22,21 +22,21 @@ impl Picker for LeastInFlightPicker {
     }
 }
 
-fn least(context: &PickContext<'_>, places: impl Iterator<Item = usize>) -> Option<usize> {
+fn least(context: &PickContext<'_>, indices: impl Iterator<Item = usize>) -> Option<usize> {
     let (mut least, mut ties) = (None, 0);
-    for place in places {
-        if !context.is_eligible(place) {
+    for index in indices {
+        if !context.is_eligible(index) {
             continue;
         }
-        let calls = context.candidates.get(place)?.load().in_flight();
+        let calls = context.candidates.get(index)?.load().in_flight();
         if least.is_none_or(|(_, fewest)| calls < fewest) {
-            (least, ties) = (Some((place, calls)), 1);
+            (least, ties) = (Some((index, calls)), 1);
         } else if least.is_some_and(|(_, fewest)| calls == fewest) {
             ties += 1;
             if rng::below(ties) == 0 {
-                least = Some((place, calls));
+                least = Some((index, calls));
             }
         }
     }
-    least.map(|(place, _)| place)
+    least.map(|(index, _)| index)
 }

@@ -39,7 +39,7 @@
 //!
 //! impl LoadBalancer for Zone {
 //!     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
-//!         let here = |&place: &usize| candidates[place].instance().attributes.value("zone") == Some(self.0);
+//!         let here = |&index: &usize| candidates[index].instance().attributes.value("zone") == Some(self.0);
 //!         let (mut first, others): (Vec<_>, Vec<_>) = (0..candidates.len()).partition(here);
 //!         first.extend(others);
 //!         Box::new(Near { first })
@@ -48,7 +48,7 @@
 //!
 //! impl Picker for Near {
 //!     fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
-//!         self.first.iter().copied().find(|&place| context.is_eligible(place))
+//!         self.first.iter().copied().find(|&index| context.is_eligible(index))
 //!     }
 //! }
 //! ```
@@ -96,5 +96,6 @@ pub use self::picker::{AttemptOutcome, LoadBalancer, PickContext, Picker};
 pub use self::policy::Policy;
 
 pub(crate) use self::candidate::Load;
+pub(crate) use self::picker::AttemptCounts;
 pub(crate) use self::round_robin::RoundRobin;
 pub(crate) use self::weighted_random::WeightedRandom;

@@ -96,17 +96,17 @@ struct Server {
 
 impl P2cPicker {
     /// Returns the best of some servers that may take the call; the first one of equals.
-    fn best(&self, context: &PickContext<'_>, places: impl Iterator<Item = usize>) -> Option<usize> {
+    fn best(&self, context: &PickContext<'_>, indices: impl Iterator<Item = usize>) -> Option<usize> {
         let now = self.elapsed(context.now);
-        let scored = places
-            .filter(|&place| context.is_eligible(place))
-            .map(|place| (place, self.score(context, place, now)));
-        scored.min_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(place, _)| place)
+        let scored = indices
+            .filter(|&index| context.is_eligible(index))
+            .map(|index| (index, self.score(context, index, now)));
+        scored.min_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(index, _)| index)
     }
 
     /// Estimates the latency of a call; lower is better.
-    fn score(&self, context: &PickContext<'_>, place: usize, now: u64) -> f64 {
-        let (Some(server), Some(candidate)) = (self.servers.get(place), context.candidates.get(place)) else {
+    fn score(&self, context: &PickContext<'_>, index: usize, now: u64) -> f64 {
+        let (Some(server), Some(candidate)) = (self.servers.get(index), context.candidates.get(index)) else {
             return f64::INFINITY;
         };
         let latency = server.latency.decayed_average(now, self.decay.tau).max(LEAST_LATENCY);
@@ -119,9 +119,9 @@ impl P2cPicker {
         for count in 0..self.choices {
             let (before, rest) = drawn.split_at_mut(count);
             rest[0] = loop {
-                let place = rng::index(self.servers.len());
-                if !before.contains(&place) {
-                    break place;
+                let index = rng::index(self.servers.len());
+                if !before.contains(&index) {
+                    break index;
                 }
             };
         }
@@ -156,8 +156,8 @@ impl Picker for P2cPicker {
         self.best(context, self.all())
     }
 
-    fn call_finished(&self, place: usize, outcome: &AttemptOutcome<'_>) {
-        let Some(Server { latency, .. }) = self.servers.get(place) else { return };
+    fn call_finished(&self, index: usize, outcome: &AttemptOutcome<'_>) {
+        let Some(Server { latency, .. }) = self.servers.get(index) else { return };
         let now = self.elapsed(outcome.now);
         let took = nanos(outcome.latency);
         if outcome.is_server_failure() {
@@ -207,17 +207,17 @@ impl Latency {
     /// Records the latency of a successful call.
     fn record(&self, latency: f64, now: u64, tau: Duration) {
         let _update = self.update_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        self.follow(latency, now, tau);
+        self.update_average(latency, now, tau);
     }
 
     /// Records a failed call, which was to be answered within `latency` or took that long.
     fn record_failure(&self, latency: f64, now: u64, decay: Decay) {
         let _update = self.update_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let latency = latency.max(2.0 * self.average());
-        self.follow(latency.min(nanos(decay.max_penalty)), now, decay.tau);
+        self.update_average(latency.min(nanos(decay.max_penalty)), now, decay.tau);
     }
 
-    fn follow(&self, latency: f64, now: u64, tau: Duration) {
+    fn update_average(&self, latency: f64, now: u64, tau: Duration) {
         let (average, remains) = (self.average(), self.decay_factor(now, tau));
         let average = if latency > average { latency } else { average * remains + latency * (1.0 - remains) };
         self.average.store(average.to_bits(), Ordering::Relaxed);
@@ -249,12 +249,9 @@ mod tests {
         let (balance, candidates) = (P2c::new(), crate::client::balance::tests::candidates(2));
         let (picker, now) = (balance.picker(&candidates), Instant::now());
         let cancelled = polyrpc_core::Status::cancelled("the caller gave up");
-        let ended = |place: usize, milliseconds: u64, failure: Option<&polyrpc_core::Status>| {
+        let ended = |index: usize, milliseconds: u64, failure: Option<&polyrpc_core::Status>| {
             let latency = Duration::from_millis(milliseconds);
-            picker.call_finished(
-                place,
-                &AttemptOutcome { latency, now, failure, timeout: None, attempts: (0, 1) },
-            );
+            picker.call_finished(index, &AttemptOutcome { failure, ..AttemptOutcome::new(latency, now) });
         };
         let better =
             || picker.pick(&PickContext { now, ..crate::client::balance::tests::context(&candidates) });

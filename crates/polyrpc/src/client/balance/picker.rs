@@ -43,12 +43,12 @@ pub trait Picker: Send + Sync {
     /// no load: [`Candidate::in_flight`] is zero, and [`Candidate::ptr_eq`] does not tell them apart.
     fn pick(&self, context: &PickContext<'_>) -> Option<usize>;
 
-    /// Records the start of an attempt on the server at this place.
-    fn call_started(&self, _place: usize, _now: Instant) {}
+    /// Records the start of an attempt on the server with this index.
+    fn call_started(&self, _index: usize, _now: Instant) {}
 
-    /// Records the end of an attempt on the server at this place. It is called for every attempt that was reported to
+    /// Records the end of an attempt on the server with this index. It is called for every attempt that was reported to
     /// [`call_started`](Self::call_started), cancelled ones included.
-    fn call_finished(&self, _place: usize, _outcome: &AttemptOutcome<'_>) {}
+    fn call_finished(&self, _index: usize, _outcome: &AttemptOutcome<'_>) {}
 }
 
 impl<P: Picker + ?Sized> Picker for Arc<P> {
@@ -56,12 +56,12 @@ impl<P: Picker + ?Sized> Picker for Arc<P> {
         (**self).pick(context)
     }
 
-    fn call_started(&self, place: usize, now: Instant) {
-        (**self).call_started(place, now);
+    fn call_started(&self, index: usize, now: Instant) {
+        (**self).call_started(index, now);
     }
 
-    fn call_finished(&self, place: usize, outcome: &AttemptOutcome<'_>) {
-        (**self).call_finished(place, outcome);
+    fn call_finished(&self, index: usize, outcome: &AttemptOutcome<'_>) {
+        (**self).call_finished(index, outcome);
     }
 }
 
@@ -93,14 +93,14 @@ impl<'a> PickContext<'a> {
         Self { service: "", method: "", key: None, request: &[], now, candidates, tried: &[] }
     }
 
-    /// Whether the server at this place may take the call: it is considered healthy and has not been tried.
-    pub fn is_eligible(&self, place: usize) -> bool {
-        self.is_available(place) && !self.tried.contains(&place)
+    /// Whether the server with this index may take the call: it is considered healthy and has not been tried.
+    pub fn is_eligible(&self, index: usize) -> bool {
+        self.is_available(index) && !self.tried.contains(&index)
     }
 
-    /// Whether the server at this place is considered healthy.
-    pub fn is_available(&self, place: usize) -> bool {
-        self.candidates.get(place).is_some_and(|candidate| candidate.is_available(self.now))
+    /// Whether the server with this index is considered healthy.
+    pub fn is_available(&self, index: usize) -> bool {
+        self.candidates.get(index).is_some_and(|candidate| candidate.is_available(self.now))
     }
 }
 
@@ -116,14 +116,16 @@ pub struct AttemptOutcome<'a> {
     pub failure: Option<&'a Status>,
     /// Timeout of the call.
     pub timeout: Option<Duration>,
-    /// Number of attempts left and number of attempts made, this one included.
-    pub attempts: (u32, u32),
+    /// Number of attempts that the call has left.
+    pub attempts_left: u32,
+    /// Number of attempts made, this one included.
+    pub attempts_made: u32,
 }
 
 impl AttemptOutcome<'_> {
     /// Creates the outcome of a call's only attempt, which succeeded, for tests of a balancer.
     pub fn new(latency: Duration, now: Instant) -> Self {
-        Self { latency, now, failure: None, timeout: None, attempts: (0, 1) }
+        Self { latency, now, failure: None, timeout: None, attempts_left: 0, attempts_made: 1 }
     }
 
     /// Whether the server is to blame: neither a rejection of the caller's own mistake nor a cancelled call counts.
@@ -135,4 +137,13 @@ impl AttemptOutcome<'_> {
     pub fn is_cancelled(&self) -> bool {
         !self.is_server_failure() && self.failure.is_some_and(|status| status.code() == Code::Cancelled)
     }
+}
+
+/// Numbers of a call's attempts, as of one of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AttemptCounts {
+    /// Number of attempts that the call has left.
+    pub(crate) left: u32,
+    /// Number of attempts made, this one included.
+    pub(crate) made: u32,
 }

@@ -14,6 +14,6 @@ struct RandomPicker(usize);
 
 impl Picker for RandomPicker {
     fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
-        available::any_available(context, self.0, |place| place)
+        available::any_available(context, self.0, |index| index)
     }
 }

@@ -12,12 +12,12 @@ pub(crate) struct RoundRobin {
 impl RoundRobin {
     /// Starts at a random position, so that clients that start together do not all begin with the same server.
     pub(crate) fn new() -> Self {
-        Self::from(rng::index(1 << 16))
+        Self::starting_at(rng::index(1 << 16))
     }
 
-    /// Starts with the server at this place, modulo the number of servers.
-    pub(crate) fn from(place: usize) -> Self {
-        Self { turn: Arc::new(AtomicUsize::new(place)) }
+    /// Starts with the server with this index, modulo the number of servers.
+    pub(crate) fn starting_at(index: usize) -> Self {
+        Self { turn: Arc::new(AtomicUsize::new(index)) }
     }
 }
 
@@ -44,11 +44,11 @@ impl Picker for RoundRobinPicker {
             return None;
         }
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.n;
-        let place = |passed| (turn + passed) % self.n;
-        let passed = (0..self.n).find(|&passed| context.is_eligible(place(passed)))?;
+        let index_after = |passed| (turn + passed) % self.n;
+        let passed = (0..self.n).find(|&passed| context.is_eligible(index_after(passed)))?;
         if passed > 0 {
             self.turn.fetch_add(passed, Ordering::Relaxed);
         }
-        Some(place(passed))
+        Some(index_after(passed))
     }
 }

@@ -44,12 +44,12 @@ struct StickyPicker {
     kept: Arc<StickyTarget>,
     /// Addresses of the servers of this set.
     addresses: Box<[usize]>,
-    /// Last known place of the kept server.
+    /// Last known index of the kept server.
     last: AtomicUsize,
 }
 
 impl StickyPicker {
-    /// Returns the place of the kept server, if there is one in this set.
+    /// Returns the index of the kept server, if there is one in this set.
     fn sticky_index(&self) -> Option<usize> {
         let StickyTarget(kept) = &*self.kept;
         let kept = Some(kept.load(Ordering::Relaxed)).filter(|&kept| kept != NONE)?;
@@ -57,16 +57,16 @@ impl StickyPicker {
         if self.addresses.get(last) == Some(&kept) {
             return Some(last);
         }
-        let place = self.addresses.iter().position(|&address| address == kept)?;
-        self.last.store(place, Ordering::Relaxed);
-        Some(place)
+        let index = self.addresses.iter().position(|&address| address == kept)?;
+        self.last.store(index, Ordering::Relaxed);
+        Some(index)
     }
 
-    /// Keeps this server, unless another call has chosen one in the meantime.
-    fn keep(&self, place: usize, in_place_of: Option<usize>) {
+    /// Keeps this server instead of the one that it replaces, unless another call has chosen one in the meantime.
+    fn keep(&self, index: usize, replaced: Option<usize>) {
         let StickyTarget(kept) = &*self.kept;
-        let seen = in_place_of.and_then(|place| self.addresses.get(place).copied());
-        let Some(&chosen) = self.addresses.get(place) else { return };
+        let seen = replaced.and_then(|index| self.addresses.get(index).copied());
+        let Some(&chosen) = self.addresses.get(index) else { return };
         let now = kept.load(Ordering::Relaxed);
         let is_stale = now == NONE || Some(now) == seen || !self.addresses.contains(&now);
         if is_stale {
@@ -80,25 +80,25 @@ impl Picker for StickyPicker {
     fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
         let kept = self.sticky_index();
         match kept {
-            Some(place) if context.is_eligible(place) => Some(place),
-            Some(place) if context.is_available(place) => self.inner.pick(context),
+            Some(index) if context.is_eligible(index) => Some(index),
+            Some(index) if context.is_available(index) => self.inner.pick(context),
             _ => {
-                let place = self.inner.pick(context)?;
-                self.keep(place, kept);
-                Some(self.sticky_index().filter(|&kept| context.is_eligible(kept)).unwrap_or(place))
+                let index = self.inner.pick(context)?;
+                self.keep(index, kept);
+                Some(self.sticky_index().filter(|&kept| context.is_eligible(kept)).unwrap_or(index))
             }
         }
     }
 
-    fn call_started(&self, place: usize, now: Instant) {
-        self.inner.call_started(place, now);
+    fn call_started(&self, index: usize, now: Instant) {
+        self.inner.call_started(index, now);
     }
 
-    fn call_finished(&self, place: usize, outcome: &AttemptOutcome<'_>) {
-        self.inner.call_finished(place, outcome);
+    fn call_finished(&self, index: usize, outcome: &AttemptOutcome<'_>) {
+        self.inner.call_finished(index, outcome);
         let StickyTarget(kept) = &*self.kept;
         if outcome.failure.is_some_and(|status| status.scope() == Scope::Connection)
-            && let Some(&address) = self.addresses.get(place)
+            && let Some(&address) = self.addresses.get(index)
         {
             // Unless another server is kept by now.
             let _ = kept.compare_exchange(address, NONE, Ordering::Relaxed, Ordering::Relaxed);

@@ -9,7 +9,7 @@ impl Tiers {
         let mut ranked: Vec<_> = ranks.collect();
         ranked.sort_by(|(_, one), (_, other)| one.total_cmp(other));
         let alike = ranked.chunk_by(|(_, one), (_, other)| one == other);
-        Self(alike.map(|tier| tier.iter().map(|&(place, _)| place).collect()).collect())
+        Self(alike.map(|tier| tier.iter().map(|&(index, _)| index).collect()).collect())
     }
 }
 

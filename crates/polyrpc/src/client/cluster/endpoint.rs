@@ -99,16 +99,16 @@ impl Endpoint {
     #[cold]
     pub(super) fn try_eject(&self, servers: usize, others_are_well: bool, now: Instant) {
         let Some(circuit) = &self.circuit else { return };
-        let mut place = self.ejection.lock().unwrap_or_else(PoisonError::into_inner);
-        if place.is_some() || self.pool.is_retired() {
+        let mut ejection = self.ejection.lock().unwrap_or_else(PoisonError::into_inner);
+        if ejection.is_some() || self.pool.is_retired() {
             return;
         }
-        let permit = others_are_well.then(|| self.quota.take(circuit.places_out(servers))).flatten();
+        let permit = others_are_well.then(|| self.quota.take(circuit.ejection_limit(servers))).flatten();
         if permit.is_none() {
             return circuit.reset();
         }
         if circuit.open(now) {
-            *place = permit;
+            *ejection = permit;
             tracing::warn!(target: TARGET, server = %self.address, "endpoint ejected after too many failures");
             self.eject();
         }
@@ -217,14 +217,14 @@ impl Endpoint {
     }
 
     fn reinstate(&self) {
-        let mut place = self.ejection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ejection = self.ejection.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(circuit) = &self.circuit
-            && place.is_some()
+            && ejection.is_some()
         {
             circuit.close(now());
             tracing::info!(target: TARGET, server = %self.address, "ejected endpoint receives calls again");
         }
-        *place = None;
+        *ejection = None;
         // The order matters: if a call ejects the server again, it must find that a probe is needed.
         self.is_suspect.store(false, Ordering::Relaxed);
         self.load.set_healthy(true);

@@ -6,34 +6,33 @@ use polyrpc_core::Status;
 
 use super::endpoint::Endpoint;
 use super::snapshot::Snapshot;
-use crate::client::balance::AttemptOutcome;
+use crate::client::balance::{AttemptCounts, AttemptOutcome};
 use crate::runtime::now;
 
 /// Attempt on a server, from the pick to its end. Dropping it before the end counts as a cancellation.
 pub(in crate::client) struct EndpointGuard {
     snapshot: Arc<Snapshot>,
-    place: usize,
+    index: usize,
     began: Instant,
     timeout: Option<Duration>,
-    /// Number of attempts left and number of attempts made.
-    attempts: (u32, u32),
+    attempts: AttemptCounts,
     is_finished: AtomicBool,
 }
 
 impl EndpointGuard {
-    /// Starts an attempt on the server at this place; `None` if there is no such place.
+    /// Starts an attempt on the server with this index; `None` if there is no such index.
     pub(super) fn start(
         snapshot: Arc<Snapshot>,
-        place: usize,
+        index: usize,
         began: Instant,
         timeout: Option<Duration>,
-        attempts: (u32, u32),
+        attempts: AttemptCounts,
     ) -> Option<Box<Self>> {
-        snapshot.endpoint(place)?.record_start();
-        snapshot.pick.call_started(place, began);
+        snapshot.endpoint(index)?.record_start();
+        snapshot.pick.call_started(index, began);
         Some(Box::new(Self {
             snapshot,
-            place,
+            index,
             began,
             timeout,
             attempts,
@@ -42,7 +41,7 @@ impl EndpointGuard {
     }
 
     pub(in crate::client) fn endpoint(&self) -> &Arc<Endpoint> {
-        self.snapshot.endpoint(self.place).expect("the index is within the snapshot")
+        self.snapshot.endpoint(self.index).expect("the index is within the snapshot")
     }
 
     /// Number of servers to choose from.
@@ -65,17 +64,18 @@ impl EndpointGuard {
             now,
             failure,
             timeout: self.timeout,
-            attempts: self.attempts,
+            attempts_left: self.attempts.left,
+            attempts_made: self.attempts.made,
         };
         if self.endpoint().record_end(&outcome) {
             self.try_eject(now);
         }
-        self.snapshot.pick.call_finished(self.place, &outcome);
+        self.snapshot.pick.call_finished(self.index, &outcome);
     }
 
     #[cold]
     fn try_eject(&self, now: Instant) {
-        let others_are_well = self.snapshot.has_other_healthy(self.place, now);
+        let others_are_well = self.snapshot.has_other_healthy(self.index, now);
         self.endpoint().try_eject(self.endpoint_count(), others_are_well, now);
     }
 }

@@ -37,8 +37,8 @@ impl Default for Latencies {
 impl Latencies {
     /// Records the latency of a call.
     pub(super) fn record(&self, latency: Duration) {
-        let place = self.noted.fetch_add(1, Ordering::Relaxed) % RECENT;
-        if let Some(slot) = self.recent.get(place) {
+        let index = self.noted.fetch_add(1, Ordering::Relaxed) % RECENT;
+        if let Some(slot) = self.recent.get(index) {
             slot.store(u32::try_from(latency.as_micros()).unwrap_or(u32::MAX), Ordering::Relaxed);
         }
     }
@@ -63,8 +63,8 @@ impl Latencies {
         let mut all: Vec<u32> =
             self.recent.iter().take(noted).map(|latency| latency.load(Ordering::Relaxed)).collect();
         all.sort_unstable();
-        let place = (share.clamp(0.0, 1.0) * all.len() as f64) as usize;
-        all.get(place).or_else(|| all.last()).copied().unwrap_or(0)
+        let index = (share.clamp(0.0, 1.0) * all.len() as f64) as usize;
+        all.get(index).or_else(|| all.last()).copied().unwrap_or(0)
     }
 }
 

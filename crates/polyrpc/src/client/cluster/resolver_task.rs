@@ -160,7 +160,7 @@ impl ResolverTask {
         }
         let snapshot = Snapshot::new(servers, |candidates| self.shared.settings.balance.picker(candidates));
         if let Some(current) = current {
-            let gone = current.servers().filter(|(endpoint, _)| snapshot.place(endpoint).is_none());
+            let gone = current.servers().filter(|(endpoint, _)| snapshot.index_of(endpoint).is_none());
             let gone: Vec<_> = gone.map(|(endpoint, _)| endpoint.clone()).collect();
             self.shared.current.store(Some(Arc::new(snapshot)));
             gone.iter().for_each(|endpoint| endpoint.retire());

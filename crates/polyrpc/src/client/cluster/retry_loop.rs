@@ -12,7 +12,7 @@ use super::mode::FailMode;
 use super::recovery::ClusterRecovery;
 use super::retry_backoff::pause;
 use super::snapshot::Snapshot;
-use crate::client::balance::PickContext;
+use crate::client::balance::{AttemptCounts, PickContext};
 use crate::client::connection::backoff::chance;
 use crate::client::pool::PooledConnection;
 use crate::client::retryable::{is_connection_failure_before_start, is_retryable};
@@ -37,8 +37,9 @@ pub(in crate::client) struct RetryLoop<'c> {
     deadline: Option<Instant>,
     /// Copy of the call, for a retry.
     retained_call: Option<Call<'c>>,
-    /// Number of attempts made and number of attempts left.
+    /// Number of attempts made.
     attempts_made: u32,
+    /// Number of attempts left.
     attempts_left: u32,
     /// Number of servers that were unreachable, which does not count as attempts.
     unreachable: usize,
@@ -250,10 +251,10 @@ impl<'c> RetryLoop<'c> {
     /// Chooses a server that is considered healthy and is untried.
     fn choose(&self, snapshot: Arc<Snapshot>, request: &[u8], now: Instant) -> Option<ChosenEndpoint> {
         let tried = self.tried_indices(&snapshot);
-        let place = snapshot.pick(&self.pick_context(&snapshot, &tried, request, now))?;
+        let index = snapshot.pick(&self.pick_context(&snapshot, &tried, request, now))?;
         // A user's own balancer may return a tried server.
-        let is_untried = !tried.contains(&place);
-        self.choose_index(snapshot, place, now, is_untried)
+        let is_untried = !tried.contains(&index);
+        self.choose_index(snapshot, index, now, is_untried)
     }
 
     /// Chooses a server with an open connection for a call that found several servers unreachable. If a registry lists
@@ -264,14 +265,14 @@ impl<'c> RetryLoop<'c> {
         }
         let now = now();
         // The most selective test comes first: there may be thousands of servers.
-        let connection = |place: usize| {
-            let (endpoint, candidate) = (snapshot.endpoint(place)?, snapshot.candidates().get(place)?);
+        let connection = |index: usize| {
+            let (endpoint, candidate) = (snapshot.endpoint(index)?, snapshot.candidates().get(index)?);
             candidate.load().is_available(now).then(|| endpoint.pool().try_acquire()).flatten()
         };
         let tried = self.tried_indices(snapshot);
         let context = self.pick_context(snapshot, &tried, request, now);
-        let place = snapshot.pick_among(&context, |place| connection(place).is_some())?;
-        self.choose_index(snapshot.clone(), place, now, true)
+        let index = snapshot.pick_among(&context, |index| connection(index).is_some())?;
+        self.choose_index(snapshot.clone(), index, now, true)
     }
 
     /// Chooses a server although all were tried or none is considered healthy. Pauses first, since the failed server
@@ -281,23 +282,23 @@ impl<'c> RetryLoop<'c> {
         snapshot: Arc<Snapshot>,
         request: &[u8],
     ) -> Result<Option<ChosenEndpoint>, Status> {
-        let place = self.choose_regardless_of_tried(&snapshot, request);
+        let index = self.choose_regardless_of_tried(&snapshot, request);
         self.tried.clear();
-        let Some(endpoint) = place.and_then(|place| snapshot.endpoint(place)) else {
+        let Some(endpoint) = index.and_then(|index| snapshot.endpoint(index)) else {
             self.handle_no_endpoint().await?;
             return Ok(None);
         };
         self.wait_before_retry(endpoint).await?;
-        Ok(place.and_then(|place| self.choose_index(snapshot, place, now(), false)))
+        Ok(index.and_then(|index| self.choose_index(snapshot, index, now(), false)))
     }
 
-    /// Returns the place of a server that is considered healthy, tried or not; if there is none, of an unhealthy one,
+    /// Returns the index of a server that is considered healthy, tried or not; if there is none, of an unhealthy one,
     /// untried ones first. `None` if the balancer offers none of them.
     fn choose_regardless_of_tried(&self, snapshot: &Snapshot, request: &[u8]) -> Option<usize> {
         let now = now();
         let context = self.pick_context(snapshot, &[], request, now);
-        if let Some(place) = snapshot.pick(&context) {
-            return Some(place);
+        if let Some(index) = snapshot.pick(&context) {
+            return Some(index);
         }
         if let Some(recovery) =
             self.channel.shared.recovery.as_ref().filter(|_| snapshot.healthy_count(now) == 0)
@@ -326,13 +327,13 @@ impl<'c> RetryLoop<'c> {
         endpoint: &Arc<Endpoint>,
         request: &[u8],
     ) -> Result<Option<ChosenEndpoint>, Status> {
-        let Some(place) = snapshot.place(endpoint) else {
+        let Some(index) = snapshot.index_of(endpoint) else {
             // The server has left: any other one replaces it.
             self.tried.clear();
             return Ok(self.choose(snapshot, request, now()));
         };
         self.wait_before_retry(endpoint).await?;
-        Ok(self.choose_index(snapshot, place, now(), false))
+        Ok(self.choose_index(snapshot, index, now(), false))
     }
 
     /// Returns the server that the call is bound to, once it was tried.
@@ -372,24 +373,24 @@ impl<'c> RetryLoop<'c> {
         self.attempts_made.saturating_add(u32::try_from(self.unreachable).unwrap_or(u32::MAX))
     }
 
-    /// Returns the places of the tried servers.
+    /// Returns the indices of the tried servers.
     fn tried_indices(&self, snapshot: &Snapshot) -> Vec<usize> {
-        self.tried.iter().filter_map(|endpoint| snapshot.place(endpoint)).collect()
+        self.tried.iter().filter_map(|endpoint| snapshot.index_of(endpoint)).collect()
     }
 
     fn choose_index(
         &self,
         snapshot: Arc<Snapshot>,
-        place: usize,
+        index: usize,
         now: Instant,
         is_untried: bool,
     ) -> Option<ChosenEndpoint> {
         let guard = EndpointGuard::start(
             snapshot,
-            place,
+            index,
             now,
             self.timeout,
-            (self.attempts_left, self.attempts_made),
+            AttemptCounts { left: self.attempts_left, made: self.attempts_made },
         )?;
         Some(ChosenEndpoint { guard, is_untried })
     }

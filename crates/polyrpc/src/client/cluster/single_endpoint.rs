@@ -12,6 +12,7 @@ use super::endpoint::Endpoint;
 use super::endpoint_guard::EndpointGuard;
 use super::retry_loop::RoutingOptions;
 use super::snapshot::Snapshot;
+use crate::client::balance::AttemptCounts;
 use crate::client::pool::Pool;
 use crate::client::retryable::{failure, is_connection_failure_before_start};
 use crate::discovery::Instance;
@@ -20,7 +21,7 @@ use crate::runtime::now;
 /// One of the servers of a channel.
 pub(in crate::client) struct SingleEndpoint {
     snapshot: Arc<Snapshot>,
-    place: usize,
+    index: usize,
     instance: Instance,
     endpoint: Arc<Endpoint>,
     spares: bool,
@@ -37,9 +38,9 @@ impl Channel {
             Some(snapshot) => snapshot,
             None => self.servers(deadline, patient).await?,
         };
-        let servers = snapshot.servers().enumerate().map(|(place, (endpoint, candidate))| SingleEndpoint {
+        let servers = snapshot.servers().enumerate().map(|(index, (endpoint, candidate))| SingleEndpoint {
             snapshot: snapshot.clone(),
-            place,
+            index,
             instance: candidate.instance().clone(),
             endpoint: endpoint.clone(),
             spares: self.shared.settings.resends_unprocessed,
@@ -72,7 +73,8 @@ impl SingleEndpoint {
         call: Call<'_>,
         routing: RoutingOptions,
     ) -> Result<Option<Reply>, Status> {
-        let guard = EndpointGuard::start(self.snapshot.clone(), self.place, now(), call.timeout, (0, 1))
+        let attempts = AttemptCounts { left: 0, made: 1 };
+        let guard = EndpointGuard::start(self.snapshot.clone(), self.index, now(), call.timeout, attempts)
             .ok_or_else(|| Status::internal("a server without its index in the set"))?;
         let mut attempt = CallAttempt::new(self.pool(), call, routing.wait_for_ready, self.spares);
         let ended = attempt.call().await;

@@ -31,8 +31,8 @@ impl Snapshot {
         self.endpoints.len()
     }
 
-    pub(super) fn endpoint(&self, place: usize) -> Option<&Arc<Endpoint>> {
-        self.endpoints.get(place)
+    pub(super) fn endpoint(&self, index: usize) -> Option<&Arc<Endpoint>> {
+        self.endpoints.get(index)
     }
 
     pub(super) fn candidates(&self) -> &[Candidate] {
@@ -43,14 +43,14 @@ impl Snapshot {
         self.endpoints.iter().zip(&self.candidates)
     }
 
-    /// Returns the place of a server, if it is in the snapshot.
-    pub(super) fn place(&self, endpoint: &Endpoint) -> Option<usize> {
+    /// Returns the index of a server, if it is in the snapshot.
+    pub(super) fn index_of(&self, endpoint: &Endpoint) -> Option<usize> {
         self.endpoints.binary_search_by(|known| known.key().cmp(&endpoint.key())).ok()
     }
 
-    /// Returns the place of the server that is to answer. A place out of range counts as none.
+    /// Returns the index of the server that is to answer. An index out of range counts as none.
     pub(super) fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
-        self.pick.pick(context).filter(|&place| place < self.endpoints.len())
+        self.pick.pick(context).filter(|&index| index < self.endpoints.len())
     }
 
     /// Picks among these servers only, healthy or not. Servers that the balancer never offers get no calls here either.
@@ -64,7 +64,7 @@ impl Snapshot {
         unhealthy.set_healthy(false);
         let servers = self.candidates.iter().enumerate();
         let supposed = servers
-            .map(|(place, candidate)| candidate.with_load(if among(place) { &healthy } else { &unhealthy }));
+            .map(|(index, candidate)| candidate.with_load(if among(index) { &healthy } else { &unhealthy }));
         let candidates: Vec<_> = supposed.collect();
         self.pick(&PickContext { candidates: &candidates, ..*context })
     }
@@ -79,9 +79,9 @@ impl Snapshot {
         self.candidates.iter().filter(|candidate| candidate.load().is_available(now)).count()
     }
 
-    /// Whether another server than the one at this place is considered healthy.
-    pub(super) fn has_other_healthy(&self, place: usize, now: Instant) -> bool {
-        let mut others = self.candidates.iter().enumerate().filter(|(other, _)| *other != place);
+    /// Whether another server than the one with this index is considered healthy.
+    pub(super) fn has_other_healthy(&self, index: usize, now: Instant) -> bool {
+        let mut others = self.candidates.iter().enumerate().filter(|(other, _)| *other != index);
         others.any(|(_, candidate)| candidate.load().is_available(now))
     }
 

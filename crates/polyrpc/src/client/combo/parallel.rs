@@ -96,9 +96,9 @@ impl ParallelCombo {
     ) -> Result<Vec<(PartitionIndex, &'a SubChannel, OutgoingCall<'a>)>, Status> {
         let mut parts = Vec::with_capacity(self.subs.len());
         for (index, sub) in self.subs.iter().enumerate() {
-            let place = PartitionIndex { index, count: self.subs.len() };
-            let part = (sub.map)(call.clone(), place)?;
-            parts.extend(part.map(|part| (place, sub, part)));
+            let partition = PartitionIndex { index, count: self.subs.len() };
+            let part = (sub.map)(call.clone(), partition)?;
+            parts.extend(part.map(|part| (partition, sub, part)));
         }
         match parts.is_empty() {
             // brpc's ECANCELED.
@@ -108,13 +108,13 @@ impl ParallelCombo {
     }
 
     async fn call(&self, call: OutgoingCall<'_>) -> Result<Response<Body>, Status> {
-        let parts = self.parts(&call)?.into_iter().map(|(place, sub, part)| async move {
-            PartOutcome { of: (place, sub), result: Some(sub.client.call_outgoing(part).await) }
+        let parts = self.parts(&call)?.into_iter().map(|(partition, sub, part)| async move {
+            PartOutcome { of: (partition, sub), result: Some(sub.client.call_outgoing(part).await) }
         });
-        let merge = |whole: &mut _, part, &(place, sub): &(PartitionIndex, &SubChannel)| {
-            (sub.merge)(whole, part, place)
+        let merge = |whole: &mut _, part, &(partition, sub): &(PartitionIndex, &SubChannel)| {
+            (sub.merge)(whole, part, partition)
         };
-        gather(parts, self.bounds, merge, |(place, _)| format!("client {}", place.index)).await
+        gather(parts, self.bounds, merge, |(partition, _)| format!("client {}", partition.index)).await
     }
 }
 

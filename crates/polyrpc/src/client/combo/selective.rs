@@ -10,7 +10,7 @@ use super::Combo;
 use crate::Client;
 use crate::call::{OutgoingCall, Response};
 use crate::client::balance::{
-    AttemptOutcome, Candidate, Load, LoadBalancer, PickContext, Picker, RoundRobin,
+    AttemptCounts, AttemptOutcome, Candidate, Load, LoadBalancer, PickContext, Picker, RoundRobin,
 };
 use crate::client::call_defaults::{CallDefaults, deadline};
 use crate::client::cluster::RetryTokens;
@@ -259,10 +259,14 @@ impl Inner {
             let choices = self.current.load_full();
             let began = now();
             call.options.timeout = deadline.map(|deadline| deadline.saturating_duration_since(began));
-            let attempts = (self.retries.saturating_sub(tried.len()), tried.len() + 1);
-            let place = choices.choose(&call, &tried, began);
-            let guard = place
-                .and_then(|place| ChoiceGuard::start(&choices, place, began, call.options.timeout, attempts));
+            let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+            let attempts = AttemptCounts {
+                left: count(self.retries.saturating_sub(tried.len())),
+                made: count(tried.len() + 1),
+            };
+            let index = choices.choose(&call, &tried, began);
+            let guard = index
+                .and_then(|index| ChoiceGuard::start(&choices, index, began, call.options.timeout, attempts));
             // The failure of a client is more useful than the lack of clients.
             let Some(mut guard) = guard else { return Err(failure.unwrap_or_else(no_client)) };
             let status = match guard.sub.client.call_outgoing(call.clone()).await {
@@ -322,7 +326,7 @@ impl Choices {
 
     /// Picks an untried client; an ejected one only if there is no other, and never one that the balancer excludes.
     fn choose(&self, call: &OutgoingCall<'_>, tried: &[Candidate], now: Instant) -> Option<usize> {
-        let is_tried = |place: &usize| self.candidates.get(*place).is_some_and(|one| was_tried(one, tried));
+        let is_tried = |index: &usize| self.candidates.get(*index).is_some_and(|one| was_tried(one, tried));
         let tried: Vec<_> = (0..self.subs.len()).filter(is_tried).collect();
         let context = PickContext {
             service: call.service,
@@ -333,7 +337,7 @@ impl Choices {
             candidates: &self.candidates,
             tried: &tried,
         };
-        let is_new = |place: &usize| *place < self.subs.len() && !tried.contains(place);
+        let is_new = |index: &usize| *index < self.subs.len() && !tried.contains(index);
         self.pick.pick(&context).filter(is_new).or_else(|| self.pick_healthy_or_not(&context).filter(is_new))
     }
 
@@ -360,40 +364,40 @@ impl fmt::Debug for Choices {
 /// Attempt on a client, from the pick to its end. Dropping it before the end counts as a cancellation.
 struct ChoiceGuard<'a> {
     choices: &'a Choices,
-    place: usize,
+    index: usize,
     sub: &'a SelectableClient,
     began: Instant,
     timeout: Option<Duration>,
-    attempts: (usize, usize),
+    attempts: AttemptCounts,
     ended: bool,
 }
 
 impl<'a> ChoiceGuard<'a> {
     fn start(
         choices: &'a Choices,
-        place: usize,
+        index: usize,
         began: Instant,
         timeout: Option<Duration>,
-        attempts: (usize, usize),
+        attempts: AttemptCounts,
     ) -> Option<Self> {
-        let sub = choices.subs.get(place)?;
+        let sub = choices.subs.get(index)?;
         sub.candidate.load().record_start();
-        choices.pick.call_started(place, began);
-        Some(Self { choices, place, sub, began, timeout, attempts, ended: false })
+        choices.pick.call_started(index, began);
+        Some(Self { choices, index, sub, began, timeout, attempts, ended: false })
     }
 
     fn finish(&mut self, failure: Option<&Status>) {
         self.ended = true;
         let now = now();
-        let attempts = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let outcome = AttemptOutcome {
             latency: now.saturating_duration_since(self.began),
             now,
             failure,
             timeout: self.timeout,
-            attempts: (attempts(self.attempts.0), attempts(self.attempts.1)),
+            attempts_left: self.attempts.left,
+            attempts_made: self.attempts.made,
         };
-        self.choices.pick.call_finished(self.place, &outcome);
+        self.choices.pick.call_finished(self.index, &outcome);
         if failure.is_some_and(is_connection_failure_before_start) {
             self.sub.candidate.load().mark_unavailable_until(now + PAUSE);
         }

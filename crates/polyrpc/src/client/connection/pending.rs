@@ -88,8 +88,8 @@ pub(in crate::client) struct ReceivedMessages {
 /// Maximum number of waiting messages of a call, however small. The protocol's limit of bytes is reached much earlier.
 const MAX_WAITING: usize = 1 << 20;
 
-/// Number of bits of the slot: the low bits of the id. A call beyond them is rejected.
-const PLACES: u32 = 20;
+/// Number of bits of a slot's index: the low bits of the id. A call beyond them is rejected.
+const INDEX_BITS: u32 = 20;
 
 /// Maximum number of slots that are kept while no call is in flight.
 const MAX_KEPT: usize = 8 << 10;
@@ -144,7 +144,7 @@ impl PendingCalls {
 
     /// Registers a unary call; `None` if there are too many.
     pub(in crate::client) fn insert(&mut self, waker: Waker, deadline: Option<Instant>) -> Option<CallId> {
-        let id = self.place(State::Waiting { waker, deadline }, deadline)?;
+        let id = self.occupy_slot(State::Waiting { waker, deadline }, deadline)?;
         self.unary += 1;
         self.calls += 1;
         Some(id)
@@ -153,28 +153,29 @@ impl PendingCalls {
     /// Registers a streaming call; `None` if there are too many.
     pub(in crate::client) fn open(&mut self, deadline: Option<Instant>) -> Option<CallId> {
         let opened = StreamState { deadline, ..StreamState::default() };
-        let id = self.place(State::Opened(Box::new(opened)), deadline)?;
+        let id = self.occupy_slot(State::Opened(Box::new(opened)), deadline)?;
         self.opened += 1;
         self.calls += 1;
         Some(id)
     }
 
-    fn place(&mut self, state: State, deadline: Option<Instant>) -> Option<CallId> {
-        let place = match self.free.pop() {
-            Some(place) => place,
-            None if self.slots.len() >= 1 << PLACES => return None,
+    /// Puts a call into a free slot; `None` if there are too many.
+    fn occupy_slot(&mut self, state: State, deadline: Option<Instant>) -> Option<CallId> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.slots.len() >= 1 << INDEX_BITS => return None,
             None => {
                 self.slots.push(Slot { generation: self.first, state: State::Free });
                 u32::try_from(self.slots.len() - 1).ok()?
             }
         };
-        let slot = &mut self.slots[place as usize];
+        let slot = &mut self.slots[index as usize];
         slot.state = state;
         self.earliest = match (self.earliest, deadline) {
             (Some(earliest), Some(deadline)) => Some(earliest.min(deadline)),
             (earliest, deadline) => earliest.or(deadline),
         };
-        Some(CallId(slot.generation << PLACES | u64::from(place)))
+        Some(CallId(slot.generation << INDEX_BITS | u64::from(index)))
     }
 
     /// Returns the counts of the calls so far.
@@ -315,12 +316,12 @@ impl PendingCalls {
     pub(super) fn expire(&mut self, now: Instant, wakers: &mut Vec<Waker>) -> Vec<CallId> {
         let mut expired = Vec::new();
         self.earliest = None;
-        for (place, slot) in self.slots.iter_mut().enumerate() {
+        for (index, slot) in self.slots.iter_mut().enumerate() {
             let Some(deadline) = slot.state.deadline_after(now) else { continue };
             if deadline > now {
                 self.earliest = Some(self.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
             } else {
-                expired.push(CallId(slot.generation << PLACES | place as u64));
+                expired.push(CallId(slot.generation << INDEX_BITS | index as u64));
             }
         }
         self.abandoned |= !expired.is_empty();
@@ -355,9 +356,9 @@ impl PendingCalls {
     }
 
     fn slot(&mut self, id: CallId) -> Option<&mut Slot> {
-        let place = id.0 & ((1 << PLACES) - 1);
-        let slot = self.slots.get_mut(usize::try_from(place).ok()?)?;
-        (slot.generation == id.0 >> PLACES).then_some(slot)
+        let index = id.0 & ((1 << INDEX_BITS) - 1);
+        let slot = self.slots.get_mut(usize::try_from(index).ok()?)?;
+        (slot.generation == id.0 >> INDEX_BITS).then_some(slot)
     }
 
     fn remove(&mut self, id: CallId) -> State {
@@ -366,10 +367,10 @@ impl PendingCalls {
         if let State::Free = state {
             return state;
         }
-        let generation = (slot.generation + 1) & (u64::MAX >> PLACES);
+        let generation = (slot.generation + 1) & (u64::MAX >> INDEX_BITS);
         slot.generation = generation;
         self.latest = self.latest.max(generation);
-        self.free.push((id.0 & ((1 << PLACES) - 1)) as u32);
+        self.free.push((id.0 & ((1 << INDEX_BITS) - 1)) as u32);
         if self.slots.len() > MAX_KEPT && self.free.len() == self.slots.len() {
             // After a flood. The ids of its calls are not used again.
             (self.slots, self.free, self.first) = (Vec::new(), Vec::new(), self.latest);

@@ -18,7 +18,7 @@ use polyrpc_core::session::Client as Session;
 use polyrpc_core::{Retry, Scope, Status};
 use tokio::time::sleep_until;
 
-use self::open_connections::{OpenConnections, QueuePlace};
+use self::open_connections::{OpenConnections, QueueEntry};
 use self::pending_connects::PendingConnects;
 use self::slot_queue::Grant;
 use crate::client::connection::any_connection::AnyConnection;
@@ -111,7 +111,7 @@ impl Pool {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves its place to the next call, and the connect to a later one.
+    /// Dropping the future removes the call from the queue: the next call gets its slot, and a later one its connect.
     pub(super) async fn acquire(self: &Arc<Self>) -> Result<PooledConnection, Status> {
         match self.mode {
             ConnectionMode::Shared => Ok(PooledConnection::new(self.share().await?, OnRelease::Nowhere)),
@@ -198,13 +198,13 @@ impl Pool {
 
     /// Waits for a slot on a shared connection. The first call that waits establishes one if there may be another.
     async fn share(&self) -> Result<CallSlot, Status> {
-        let mut place = QueuePlace::new(&self.connections);
-        match poll_fn(|cx| place.poll_grant(cx)).await {
+        let mut entry = QueueEntry::new(&self.connections);
+        match poll_fn(|cx| entry.poll_grant(cx)).await {
             Grant::Slot(slot) => Ok(slot),
             Grant::Connect => {
                 // Boxed, so that calls which only wait do not pay for its size. It ends before the next call connects.
                 let connecting = Box::pin(self.connect_shared());
-                match select(poll_fn(|cx| place.poll_slot(cx)), connecting).await {
+                match select(poll_fn(|cx| entry.poll_slot(cx)), connecting).await {
                     Either::Left((slot, _)) => Ok(slot),
                     Either::Right((connected, _)) => connected,
                 }

@@ -89,20 +89,20 @@ impl Wake for OpenConnections {
     }
 }
 
-/// Place of a call in the queue.
+/// Entry of a call in the queue.
 ///
 /// # Cancel safety
 ///
 /// Dropping it leaves the queue: a slot that was handed out to the call is handed out to the next one, and so is the
 /// turn to connect.
-pub(super) struct QueuePlace<'c> {
+pub(super) struct QueueEntry<'c> {
     connections: &'c Arc<OpenConnections>,
     /// Set while it is in the queue.
     ticket: Option<Ticket>,
 }
 
-impl<'c> QueuePlace<'c> {
-    /// A place that is taken when it is first polled.
+impl<'c> QueueEntry<'c> {
+    /// Creates an entry that joins the queue when it is first polled.
     pub(super) fn new(connections: &'c Arc<OpenConnections>) -> Self {
         Self { connections, ticket: None }
     }
@@ -135,7 +135,7 @@ impl<'c> QueuePlace<'c> {
     }
 }
 
-impl Drop for QueuePlace<'_> {
+impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket else { return };
         let left = self.connections.queue.leave(ticket);

@@ -81,8 +81,8 @@ impl PendingConnects {
     /// Takes a finished connect if there is any, otherwise the oldest one.
     fn take(&self) -> Option<PendingConnect> {
         let pending = &mut self.lock().pending;
-        let place = pending.iter().position(PendingConnect::is_finished).unwrap_or_default();
-        (place < pending.len()).then(|| pending.remove(place))
+        let index = pending.iter().position(PendingConnect::is_finished).unwrap_or_default();
+        (index < pending.len()).then(|| pending.remove(index))
     }
 
     fn put_back(&self, pending: PendingConnect) {

@@ -24,11 +24,11 @@ use crate::client::{Backend, Builder, ConnectionMode};
 use crate::transport::Address;
 
 /// Listener that a client under test connects to.
-pub(super) struct Place {
+pub(super) struct TestListener {
     listener: TcpListener,
 }
 
-impl Place {
+impl TestListener {
     pub(super) async fn new() -> Self {
         Self::at("127.0.0.1:0").await
     }

@@ -12,7 +12,7 @@ use futures_util::{FutureExt, StreamExt, future, stream};
 use polyrpc_core::{Code, Format, Retry, Status};
 use tokio::sync::Notify;
 
-use self::frames::{Peer, Place};
+use self::frames::{Peer, TestListener};
 use super::{Builder, Client};
 use crate::Streaming;
 use crate::call::{CallOptions, Request, Response, StubMethod};
@@ -26,10 +26,10 @@ const CHAT: StubMethod = StubMethod::plain("S", "Chat");
 type Texts = Streaming<String>;
 
 /// Creates a client, and the server that its first call connects to.
-async fn place() -> (Place, Client) {
-    let place = Place::new().await;
-    let client = place.client(Builder::new(""));
-    (place, client)
+async fn listener_and_client() -> (TestListener, Client) {
+    let listener = TestListener::new().await;
+    let client = listener.client(Builder::new(""));
+    (listener, client)
 }
 
 async fn chat(client: &Client, requests: impl Into<Request<Texts>>) -> Result<Response<Texts>> {
@@ -37,17 +37,17 @@ async fn chat(client: &Client, requests: impl Into<Request<Texts>>) -> Result<Re
 }
 
 /// Makes a call whose response has started.
-async fn start_chat(requests: Texts) -> (Place, Client, Peer, Texts) {
-    let (place, client) = place().await;
+async fn start_chat(requests: Texts) -> (TestListener, Client, Peer, Texts) {
+    let (listener, client) = listener_and_client().await;
     let (peer, answer) = (async {
-        let mut peer = place.accept().await;
+        let mut peer = listener.accept().await;
         peer.expect_frames("open 0 Chat\n").await;
         peer.send_frames("head 0\n").await;
         peer
     })
     .join(chat(&client, requests))
     .await;
-    (place, client, peer, answer.unwrap().message)
+    (listener, client, peer, answer.unwrap().message)
 }
 
 trait Join: Future + Sized {
@@ -86,7 +86,7 @@ async fn all(mut answer: Texts) -> Vec<String> {
 #[tokio::test]
 async fn both_sides_send_concurrently_and_messages_keep_their_order() {
     let (sender, requests) = Streaming::channel(1);
-    let (_place, _client, mut peer, mut answer) = start_chat(requests).await;
+    let (_listener, _client, mut peer, mut answer) = start_chat(requests).await;
     for n in 0..3 {
         sender.send(format!("ask{n}")).await.unwrap();
         assert!(answer.message().now_or_never().is_none());
@@ -107,9 +107,9 @@ async fn both_sides_send_concurrently_and_messages_keep_their_order() {
 
 #[tokio::test]
 async fn head_messages_and_end_are_written_together() {
-    let (place, client) = place().await;
+    let (listener, client) = listener_and_client().await;
     let server = async {
-        let mut peer = place.accept().await;
+        let mut peer = listener.accept().await;
         peer.expect_frames("open 0 Chat\nmessage 0 one\nmessage 0 two\nend 0\n").await;
         peer.send_frames("head 0 key=value\nmessage 0 x\nend 0\n").await;
         peer
@@ -123,9 +123,9 @@ async fn head_messages_and_end_are_written_together() {
 #[tokio::test]
 async fn response_can_start_with_a_message_or_be_empty() {
     for (says, gets) in [("message 0 x\nend 0\n", &["x"][..]), ("end 0\n", &[])] {
-        let (place, client) = place().await;
+        let (listener, client) = listener_and_client().await;
         let server = async {
-            let mut peer = place.accept().await;
+            let mut peer = listener.accept().await;
             peer.expect_frames("open 0 Chat\nend 0\n").await;
             peer.send_frames(says).await;
             peer
@@ -137,7 +137,7 @@ async fn response_can_start_with_a_message_or_be_empty() {
 
 #[tokio::test]
 async fn window_is_credited_only_when_messages_are_consumed() {
-    let (_place, _client, mut peer, mut answer) = start_chat(silence()).await;
+    let (_listener, _client, mut peer, mut answer) = start_chat(silence()).await;
     let large = "m".repeat(20 << 10);
     peer.send_frames(&format!("message 0 {large}\nmessage 0 {large}\nmessage 0 x\n")).await;
     assert_eq!(answer.message().await.unwrap().unwrap().len(), large.len());
@@ -153,9 +153,9 @@ async fn window_is_credited_only_when_messages_are_consumed() {
 #[tokio::test]
 async fn requests_wait_for_window_and_wake_when_it_opens() {
     let made = Arc::new(AtomicUsize::new(0));
-    let (place, client) = place().await;
+    let (listener, client) = listener_and_client().await;
     let first = client.open_raw("S/First", CallOptions::default(), Format::Raw);
-    let (mut peer, first) = place.accept().join(first).await;
+    let (mut peer, first) = listener.accept().join(first).await;
     peer.send_frames("tight\nhead 0\n").await;
     let mut first = first.unwrap();
     first.metadata().await.unwrap();
@@ -179,9 +179,9 @@ async fn requests_wait_for_window_and_wake_when_it_opens() {
 async fn server_that_does_not_read_applies_backpressure() {
     let made = Arc::new(AtomicUsize::new(0));
     let requests = endless(&made, 32 << 10).take(1000);
-    let (place, client) = place().await;
+    let (listener, client) = listener_and_client().await;
     let call = tokio::spawn(async move { chat(&client, Streaming::from_stream(requests)).await });
-    let mut peer = place.accept().await;
+    let mut peer = listener.accept().await;
     peer.expect_frames("open 0 Chat\n").await;
     let message = format!("message 0 {}\n", "m".repeat(32 << 10));
     for n in 0..1000 {
@@ -195,16 +195,16 @@ async fn server_that_does_not_read_applies_backpressure() {
 
 #[tokio::test]
 async fn dropping_a_response_cancels_the_call() {
-    let (_place, _client, mut peer, answer) = start_chat(silence()).await;
+    let (_listener, _client, mut peer, answer) = start_chat(silence()).await;
     drop(answer);
     peer.expect_frames("cancel 0\n").await;
 }
 
 #[tokio::test]
 async fn dropping_a_pending_call_cancels_it() {
-    let (place, client) = place().await;
+    let (listener, client) = listener_and_client().await;
     let call = tokio::spawn(async move { chat(&client, silence()).await });
-    let mut peer = place.accept().await;
+    let mut peer = listener.accept().await;
     peer.expect_frames("open 0 Chat\n").await;
     call.abort();
     peer.expect_frames("cancel 0\n").await;
@@ -212,7 +212,7 @@ async fn dropping_a_pending_call_cancels_it() {
 
 #[tokio::test]
 async fn ended_call_is_not_cancelled() {
-    let (_place, client, mut peer, answer) = start_chat(silence()).await;
+    let (_listener, client, mut peer, answer) = start_chat(silence()).await;
     peer.send_frames("end 0\n").await;
     assert!(all(answer).await.is_empty());
     let second = tokio::spawn(async move { chat(&client, silence()).await });
@@ -223,7 +223,7 @@ async fn ended_call_is_not_cancelled() {
 
 #[tokio::test]
 async fn late_messages_are_dropped_and_credited() {
-    let (_place, client, mut peer, answer) = start_chat(silence()).await;
+    let (_listener, client, mut peer, answer) = start_chat(silence()).await;
     drop(answer);
     peer.expect_frames("cancel 0\n").await;
     let second = tokio::spawn(async move { all(chat(&client, silence()).await.unwrap().message).await });
@@ -237,11 +237,11 @@ async fn late_messages_are_dropped_and_credited() {
 
 #[tokio::test]
 async fn deadline_ends_the_whole_call() {
-    let (place, client) = place().await;
+    let (listener, client) = listener_and_client().await;
     // Longer than a machine stalls, as a rule: the response starts before that.
     let request = Request::new(silence()).with_timeout(Duration::from_secs(3));
     let server = async {
-        let mut peer = place.accept().await;
+        let mut peer = listener.accept().await;
         peer.expect_frames("open 0 Chat\n").await;
         peer.send_frames("head 0\nmessage 0 x\n").await;
         peer
@@ -256,10 +256,10 @@ async fn deadline_ends_the_whole_call() {
 
 #[tokio::test]
 async fn stream_has_no_deadline_by_default() {
-    let place = Place::new().await;
-    let client = place.client(Builder::new("").timeout(Duration::ZERO));
+    let listener = TestListener::new().await;
+    let client = listener.client(Builder::new("").timeout(Duration::ZERO));
     let call = tokio::spawn(async move { chat(&client, silence()).await });
-    let mut peer = place.accept().await;
+    let mut peer = listener.accept().await;
     peer.expect_frames("open 0 Chat\n").await;
     peer.send_frames("end 0\n").await;
     assert!(call.await.unwrap().is_ok());
@@ -267,7 +267,7 @@ async fn stream_has_no_deadline_by_default() {
 
 #[tokio::test]
 async fn failure_follows_earlier_messages() {
-    let (_place, _client, mut peer, mut answer) = start_chat(silence()).await;
+    let (_listener, _client, mut peer, mut answer) = start_chat(silence()).await;
     peer.send_frames("message 0 x\nfail 0 too bad\n").await;
     assert_eq!(answer.message().await.unwrap().unwrap(), "x");
     let error = answer.message().await.unwrap_err();
@@ -278,9 +278,9 @@ async fn failure_follows_earlier_messages() {
 
 #[tokio::test]
 async fn failure_before_the_response_fails_the_call() {
-    let (place, client) = place().await;
+    let (listener, client) = listener_and_client().await;
     let server = async {
-        let mut peer = place.accept().await;
+        let mut peer = listener.accept().await;
         peer.expect_frames("open 0 Chat\n").await;
         peer.send_frames("fail 0 no\n").await;
         peer
@@ -292,7 +292,7 @@ async fn failure_before_the_response_fails_the_call() {
 #[tokio::test]
 async fn failed_request_stream_ends_the_call_with_its_error() {
     let (sender, requests) = Streaming::channel(2);
-    let (_place, _client, mut peer, mut answer) = start_chat(requests).await;
+    let (_listener, _client, mut peer, mut answer) = start_chat(requests).await;
     sender.send("one".to_owned()).await.unwrap();
     sender.fail(Status::not_found("no two")).await;
     assert_eq!(answer.message().await.unwrap_err().code(), Code::NotFound);
@@ -301,7 +301,7 @@ async fn failed_request_stream_ends_the_call_with_its_error() {
 
 #[tokio::test]
 async fn closed_connection_ends_its_streams() {
-    let (_place, _client, mut peer, mut answer) = start_chat(silence()).await;
+    let (_listener, _client, mut peer, mut answer) = start_chat(silence()).await;
     peer.send_frames("message 0 x\n").await;
     drop(peer);
     assert_eq!(answer.message().await.unwrap().unwrap(), "x");
@@ -312,9 +312,9 @@ async fn closed_connection_ends_its_streams() {
 #[tokio::test]
 async fn server_can_respond_before_the_requests_end() {
     let made = Arc::new(AtomicUsize::new(0));
-    let (place, client) = place().await;
+    let (listener, client) = listener_and_client().await;
     let server = async {
-        let mut peer = place.accept().await;
+        let mut peer = listener.accept().await;
         peer.expect_frames("open 0 Chat\nmessage 0 m\n").await;
         peer.send_frames("message 0 enough\nend 0\n").await;
         tokio::spawn(async move { while peer.read().await {} });
@@ -324,9 +324,9 @@ async fn server_can_respond_before_the_requests_end() {
 }
 
 async fn gather(says: &str) -> Result<Response<String>> {
-    let (place, client) = place().await;
+    let (listener, client) = listener_and_client().await;
     let server = async {
-        let mut peer = place.accept().await;
+        let mut peer = listener.accept().await;
         peer.expect_frames("open 0 Chat\nmessage 0 one\nmessage 0 two\nend 0\n").await;
         peer.send_frames(says).await;
         peer
@@ -351,8 +351,8 @@ async fn raw(client: &Client, method: &str) -> RawCall {
 
 #[tokio::test]
 async fn raw_call_sends_and_receives_raw_messages() {
-    let (place, client) = place().await;
-    let (mut peer, mut call) = place.accept().join(raw(&client, "Talk")).await;
+    let (listener, client) = listener_and_client().await;
+    let (mut peer, mut call) = listener.accept().join(raw(&client, "Talk")).await;
     peer.expect_frames("open 0 Talk\n").await;
     call.send("one").await.unwrap();
     peer.expect_frames("message 0 one\n").await;
@@ -370,8 +370,8 @@ async fn raw_call_sends_and_receives_raw_messages() {
 
 #[tokio::test]
 async fn halves_of_a_raw_call_proceed_independently() {
-    let (place, client) = place().await;
-    let (mut peer, call) = place.accept().join(raw(&client, "Talk")).await;
+    let (listener, client) = listener_and_client().await;
+    let (mut peer, call) = listener.accept().join(raw(&client, "Talk")).await;
     let (mut sender, mut receiver) = call.split();
     peer.expect_frames("open 0 Talk\n").await;
     let receiving = tokio::spawn(async move { receiver.next().await });
@@ -384,8 +384,8 @@ async fn halves_of_a_raw_call_proceed_independently() {
 
 #[tokio::test]
 async fn raw_call_is_cancelled_when_both_halves_are_dropped() {
-    let (place, client) = place().await;
-    let (mut peer, call) = place.accept().join(raw(&client, "Talk")).await;
+    let (listener, client) = listener_and_client().await;
+    let (mut peer, call) = listener.accept().join(raw(&client, "Talk")).await;
     let (sender, receiver) = call.split();
     drop(sender);
     peer.expect_frames("open 0 Talk\n").await;
@@ -398,8 +398,8 @@ async fn raw_call_is_cancelled_when_both_halves_are_dropped() {
 
 #[tokio::test]
 async fn message_that_cannot_be_decompressed_ends_a_raw_call() {
-    let (place, client) = place().await;
-    let (mut peer, call) = place.accept().join(raw(&client, "Talk")).await;
+    let (listener, client) = listener_and_client().await;
+    let (mut peer, call) = listener.accept().join(raw(&client, "Talk")).await;
     let (mut sender, mut receiver) = call.split();
     peer.expect_frames("open 0 Talk\n").await;
     peer.send_frames("head 0\ngzip 0 torn\n").await;
@@ -422,10 +422,10 @@ async fn sending_half_that_waits_ends_with_a_call_that_a_layer_ends() {
             }
         }
     }
-    let (place, client) = place().await;
+    let (listener, client) = listener_and_client().await;
     let is_over = Arc::new(Notify::new());
     let client = client.layered(Ender(is_over.clone()));
-    let (mut peer, call) = place.accept().join(raw(&client, "Talk")).await;
+    let (mut peer, call) = listener.accept().join(raw(&client, "Talk")).await;
     let (mut sender, mut receiver) = call.split();
     peer.expect_frames("open 0 Talk\n").await;
     peer.send_frames("tight\nhead 0\n").await;
@@ -451,7 +451,7 @@ fn spawn_unary(client: &Client, method: &'static str) -> tokio::task::JoinHandle
 
 #[tokio::test]
 async fn unary_calls_and_streams_share_a_connection() {
-    let (_place, client, mut peer, answer) = start_chat(silence()).await;
+    let (_listener, client, mut peer, answer) = start_chat(silence()).await;
     let call = spawn_unary(&client, "Echo");
     peer.expect_frames("call 1 Echo x\n").await;
     peer.send_frames("reply 1 y\nmessage 0 z\nend 0\n").await;
@@ -461,15 +461,15 @@ async fn unary_calls_and_streams_share_a_connection() {
 
 #[tokio::test]
 async fn full_connection_opens_another_and_excess_calls_wait_in_order() {
-    let place = Place::new().await;
-    let client = place.client(Builder::new("").connections(2));
-    let (mut one, first) = place.accept().join(raw(&client, "A")).await;
+    let listener = TestListener::new().await;
+    let client = listener.client(Builder::new("").connections(2));
+    let (mut one, first) = listener.accept().join(raw(&client, "A")).await;
     one.expect_frames("open 0 A\n").await;
     one.send_frames("most 1\nhead 0\n").await;
     let mut first = first;
     first.metadata().await.unwrap();
 
-    let (mut two, mut second) = place.accept().join(raw(&client, "B")).await;
+    let (mut two, mut second) = listener.accept().join(raw(&client, "B")).await;
     two.expect_frames("open 0 B\n").await;
     two.send_frames("most 1\nhead 0\n").await;
     second.metadata().await.unwrap();
@@ -488,9 +488,9 @@ async fn full_connection_opens_another_and_excess_calls_wait_in_order() {
 
 #[tokio::test]
 async fn call_that_waits_for_a_slot_keeps_its_deadline() {
-    let place = Place::new().await;
-    let client = place.client(Builder::new("").connections(1));
-    let (mut peer, first) = place.accept().join(raw(&client, "A")).await;
+    let listener = TestListener::new().await;
+    let client = listener.client(Builder::new("").connections(1));
+    let (mut peer, first) = listener.accept().join(raw(&client, "A")).await;
     let mut first = first;
     peer.send_frames("most 1\nhead 0\n").await;
     first.metadata().await.unwrap();
@@ -500,11 +500,11 @@ async fn call_that_waits_for_a_slot_keeps_its_deadline() {
 
 #[tokio::test]
 async fn draining_server_finishes_started_calls() {
-    let (place, client, mut peer, mut answer) = start_chat(silence()).await;
+    let (listener, client, mut peer, mut answer) = start_chat(silence()).await;
     peer.send_frames("message 0 x\ngoaway\n").await;
     assert_eq!(answer.message().await.unwrap().unwrap(), "x");
     let call = spawn_unary(&client, "Echo");
-    let mut other = place.accept().await;
+    let mut other = listener.accept().await;
     other.expect_frames("call 0 Echo x\n").await;
     other.send_frames("reply 0 y\n").await;
     assert_eq!(call.await.unwrap().unwrap(), "y");
@@ -516,12 +516,12 @@ async fn draining_server_finishes_started_calls() {
 
 #[tokio::test]
 async fn call_unseen_by_the_server_is_sent_again() {
-    let (place, client) = place().await;
+    let (listener, client) = listener_and_client().await;
     let call = spawn_unary(&client, "Echo");
-    let mut peer = place.accept().await;
+    let mut peer = listener.accept().await;
     peer.expect_frames("call 0 Echo x\n").await;
     peer.send_frames("goaway\nrefuse 0\n").await;
-    let mut other = place.accept().await;
+    let mut other = listener.accept().await;
     other.expect_frames("call 0 Echo x\n").await;
     other.send_frames("refuse 0\n").await;
     assert_eq!(call.await.unwrap().unwrap_err().message(), "refused");
@@ -530,13 +530,13 @@ async fn call_unseen_by_the_server_is_sent_again() {
 #[tokio::test]
 async fn refused_stream_is_sent_again_from_its_first_message() {
     let (sender, requests) = Streaming::channel(1);
-    let (place, client) = place().await;
+    let (listener, client) = listener_and_client().await;
     let call = tokio::spawn(async move { chat(&client, requests).await });
-    let mut peer = place.accept().await;
+    let mut peer = listener.accept().await;
     sender.send("one".to_owned()).await.unwrap();
     peer.expect_frames("open 0 Chat\nmessage 0 one\n").await;
     peer.send_frames("goaway\nrefuse 0\n").await;
-    let mut other = place.accept().await;
+    let mut other = listener.accept().await;
     sender.send("two".to_owned()).await.unwrap();
     other.expect_frames("open 0 Chat\nmessage 0 one\nmessage 0 two\n").await;
     other.send_frames("message 0 x\n").await;
@@ -548,10 +548,10 @@ async fn refused_stream_is_sent_again_from_its_first_message() {
 
 #[tokio::test]
 async fn unanswered_heartbeat_closes_the_connection() {
-    let place = Place::new().await;
-    let client = place.client(Builder::new("").keepalive(Duration::from_millis(300)));
+    let listener = TestListener::new().await;
+    let client = listener.client(Builder::new("").keepalive(Duration::from_millis(300)));
     let call = tokio::spawn(async move { chat(&client, silence()).await });
-    let mut peer = place.accept().await;
+    let mut peer = listener.accept().await;
     peer.expect_frames("open 0 Chat\nalive?\n").await;
     peer.send_frames("alive\n").await;
     peer.expect_frames("alive?\n").await;
@@ -566,8 +566,8 @@ async fn mocked_client_rejects_streams() {
 
 #[tokio::test]
 async fn protocol_without_streams_rejects_them() {
-    let place = Place::new().await;
-    let client = Client::new(&format!("rpcx://{}", place.url().address)).unwrap();
-    let (_peer, answer) = place.accept().join(chat(&client, silence())).await;
+    let listener = TestListener::new().await;
+    let client = Client::new(&format!("rpcx://{}", listener.url().address)).unwrap();
+    let (_peer, answer) = listener.accept().join(chat(&client, silence())).await;
     assert_eq!(answer.unwrap_err().code(), Code::Unimplemented);
 }

@@ -37,9 +37,13 @@ fn waiting_call(client: &Client, method: impl Into<String>) -> UnaryCall {
 }
 
 /// Makes a call on a new connection with this limit of calls.
-async fn call_with_limit(place: &Place, client: &Client, limit: usize) -> (Peer, JoinHandle<Result<String>>) {
+async fn call_with_limit(
+    listener: &TestListener,
+    client: &Client,
+    limit: usize,
+) -> (Peer, JoinHandle<Result<String>>) {
     let first = tokio::spawn(call(client, "First"));
-    let mut peer = place.accept().await;
+    let mut peer = listener.accept().await;
     peer.expect_frames("call 0 First x\n").await;
     let probe = tokio::spawn(call(client, "Probe"));
     peer.expect_frames("call 1 Probe x\n").await;
@@ -131,9 +135,9 @@ async fn call_that_waits_is_woken_once_for_its_slot_and_once_for_its_reply() {
 
 #[tokio::test]
 async fn call_that_is_dropped_while_it_waits_loses_no_slot() {
-    let place = Place::new().await;
-    let client = place.client(Builder::new("").connections(1));
-    let (mut peer, first) = call_with_limit(&place, &client, 1).await;
+    let listener = TestListener::new().await;
+    let client = listener.client(Builder::new("").connections(1));
+    let (mut peer, first) = call_with_limit(&listener, &client, 1).await;
     for dropped in 0..4 {
         let mut calls: Vec<_> = (0..4).map(|n| waiting_call(&client, format!("M{n}"))).collect();
         drop(calls.remove(dropped));
@@ -150,9 +154,9 @@ async fn call_that_is_dropped_while_it_waits_loses_no_slot() {
 
 #[tokio::test]
 async fn call_that_is_dropped_with_its_slot_leaves_it_to_the_next() {
-    let place = Place::new().await;
-    let client = place.client(Builder::new("").connections(1));
-    let (mut peer, first) = call_with_limit(&place, &client, 1).await;
+    let listener = TestListener::new().await;
+    let client = listener.client(Builder::new("").connections(1));
+    let (mut peer, first) = call_with_limit(&listener, &client, 1).await;
     let [one, two] = ["One", "Two"].map(|method| waiting_call(&client, method));
     let three = tokio::spawn(call(&client, "Three"));
     run_ready_tasks().await;
@@ -173,9 +177,9 @@ async fn call_that_is_dropped_with_its_slot_leaves_it_to_the_next() {
 
 #[tokio::test]
 async fn new_call_does_not_take_the_slot_of_one_that_was_woken() {
-    let place = Place::new().await;
-    let client = place.client(Builder::new("").connections(1));
-    let (mut peer, first) = call_with_limit(&place, &client, 1).await;
+    let listener = TestListener::new().await;
+    let client = listener.client(Builder::new("").connections(1));
+    let (mut peer, first) = call_with_limit(&listener, &client, 1).await;
     let waiting = waiting_call(&client, "Waiting");
     peer.send_frames("reply 0 y\n").await;
     assert_eq!(first.await.unwrap().unwrap(), "y");
@@ -193,9 +197,9 @@ async fn new_call_does_not_take_the_slot_of_one_that_was_woken() {
 #[tokio::test]
 async fn calls_that_wait_use_another_connection_once_theirs_is_lost_or_drained() {
     for drains in [false, true] {
-        let place = Place::new().await;
-        let client = place.client(Builder::new("").connections(1));
-        let (mut peer, first) = call_with_limit(&place, &client, 1).await;
+        let listener = TestListener::new().await;
+        let client = listener.client(Builder::new("").connections(1));
+        let (mut peer, first) = call_with_limit(&listener, &client, 1).await;
         let calls: Vec<_> = (0..3).map(|n| tokio::spawn(call(&client, format!("M{n}")))).collect();
         run_ready_tasks().await;
         if drains {
@@ -203,9 +207,9 @@ async fn calls_that_wait_use_another_connection_once_theirs_is_lost_or_drained()
         } else {
             drop(peer);
             assert!(first.await.unwrap().is_err());
-            peer = place.accept().await;
+            peer = listener.accept().await;
         }
-        let mut other = if drains { place.accept().await } else { peer };
+        let mut other = if drains { listener.accept().await } else { peer };
         other.expect_frames("call 0 M0 x\ncall 1 M1 x\ncall 2 M2 x\n").await;
         other.send_frames("reply 0 y\nreply 1 y\nreply 2 y\n").await;
         for call in calls {
@@ -216,10 +220,10 @@ async fn calls_that_wait_use_another_connection_once_theirs_is_lost_or_drained()
 
 #[tokio::test]
 async fn call_takes_a_slot_that_becomes_free_while_the_server_cannot_be_reached() {
-    let place = Place::new().await;
-    let client = place.client(Builder::new("").connections(2));
-    let (mut peer, first) = call_with_limit(&place, &client, 1).await;
-    drop(place);
+    let listener = TestListener::new().await;
+    let client = listener.client(Builder::new("").connections(2));
+    let (mut peer, first) = call_with_limit(&listener, &client, 1).await;
+    drop(listener);
     let [one, two] = ["One", "Two"].map(|method| tokio::spawn(call(&client, method)));
     failed_connect(&client).await;
     peer.send_frames("reply 0 y\n").await;
@@ -233,18 +237,18 @@ async fn call_takes_a_slot_that_becomes_free_while_the_server_cannot_be_reached(
 
 #[tokio::test]
 async fn call_that_waits_while_the_server_cannot_be_reached_connects_later() {
-    let place = Place::new().await;
+    let listener = TestListener::new().await;
     let backoff =
         Backoff { initial: Duration::from_millis(50), max: Duration::from_millis(50), ..Backoff::default() };
-    let client = place.client(Builder::new("").connections(2).backoff(backoff));
-    let (mut peer, first) = call_with_limit(&place, &client, 1).await;
-    let address = place.url().address.to_string();
-    drop(place);
+    let client = listener.client(Builder::new("").connections(2).backoff(backoff));
+    let (mut peer, first) = call_with_limit(&listener, &client, 1).await;
+    let address = listener.url().address.to_string();
+    drop(listener);
     let waiting = tokio::spawn(call(&client, "Waiting"));
     failed_connect(&client).await;
     assert!(!waiting.is_finished(), "the open connection suffices");
-    let place = Place::at(&address).await;
-    let mut other = place.accept().await;
+    let listener = TestListener::at(&address).await;
+    let mut other = listener.accept().await;
     other.expect_frames("call 0 Waiting x\n").await;
     other.send_frames("reply 0 w\n").await;
     assert_eq!(waiting.await.unwrap().unwrap(), "w");

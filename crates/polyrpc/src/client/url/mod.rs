@@ -1,4 +1,4 @@
-//! URLs of clients: `protocol[+tls][+registry]://place[?parameters]`. [`Client::new`](super::Client::new) documents them.
+//! URLs of clients: `protocol[+tls][+registry]://address[?parameters]`. [`Client::new`](super::Client::new) documents them.
 //!
 //! `scheme` parses the part before `://`, `parameters` the query.
 
@@ -68,8 +68,9 @@ impl Url {
         if rest.contains('#') {
             return Err("a fragment (`#`) is not allowed here; in a path or a value write %23".to_owned());
         }
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (host, path) = place.find('/').map_or((place, ""), |at| place.split_at(at));
+        let (without_query, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (host, path) =
+            without_query.find('/').map_or((without_query, ""), |at| without_query.split_at(at));
         let selection = Selection::parse(query, scheme.protocol.descriptor(), scheme.name)?;
         let address = address(scheme, host, path, selection.transport)?;
         let path = Some(path).filter(|path| address.host_and_port().is_some() && !matches!(*path, "" | "/"));
@@ -151,12 +152,12 @@ impl Url {
         }
         // Not every instance was parsed from text.
         instance.to_string().parse::<Instance>()?;
-        let place = instance.address.clone();
+        let instance_address = instance.address.clone();
         let address = match (instance.network, &self.address) {
-            (Network::Unix, _) => Address::Unix(place.into()),
-            (Network::Kcp, _) | (Network::Tcp, Address::Kcp(_)) => Address::Kcp(place),
-            (Network::Quic, _) | (Network::Tcp, Address::Quic(_)) => Address::Quic(place),
-            (Network::Tcp | Network::Http | Network::Ws | Network::Wss, _) => Address::Tcp(place),
+            (Network::Unix, _) => Address::Unix(instance_address.into()),
+            (Network::Kcp, _) | (Network::Tcp, Address::Kcp(_)) => Address::Kcp(instance_address),
+            (Network::Quic, _) | (Network::Tcp, Address::Quic(_)) => Address::Quic(instance_address),
+            (Network::Tcp | Network::Http | Network::Ws | Network::Wss, _) => Address::Tcp(instance_address),
         };
         let mut url = match instance.network {
             Network::Tcp => Self { address, ..self.clone() },
@@ -192,10 +193,10 @@ impl Url {
     /// Returns the server of this URL, as a registry would list it.
     pub(crate) fn instance(&self) -> Instance {
         let (network, address) = match &self.address {
-            Address::Tcp(place) => (Network::Tcp, place.clone()),
+            Address::Tcp(authority) => (Network::Tcp, authority.clone()),
             Address::Unix(path) => (Network::Unix, path.display().to_string()),
-            Address::Kcp(place) => (Network::Kcp, place.clone()),
-            Address::Quic(place) => (Network::Quic, place.clone()),
+            Address::Kcp(authority) => (Network::Kcp, authority.clone()),
+            Address::Quic(authority) => (Network::Quic, authority.clone()),
         };
         Instance { network, address, attributes: Attributes::new() }
     }
@@ -239,8 +240,8 @@ impl Url {
 
     /// Returns the host that a certificate must be valid for. A Unix socket is `localhost`.
     pub(crate) fn host(&self) -> &str {
-        let place = self.address.host_and_port().unwrap_or("localhost");
-        let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
+        let authority = self.address.host_and_port().unwrap_or("localhost");
+        let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
         host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
     }
 }
@@ -266,9 +267,10 @@ impl<'a> DiscoveryUrl<'a> {
         let Some((scheme, rest)) = text.split_once("://") else { return Ok(None) };
         let scheme = Scheme::parse(scheme, known).map_err(wrong)?;
         let Some(registry) = scheme.registry().map_err(wrong)?.map(str::to_owned) else { return Ok(None) };
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (without_query, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (query, others) = split_query(query, scheme.protocol.descriptor());
-        let rest = if others.is_empty() { place.to_owned() } else { format!("{place}?{others}") };
+        let rest =
+            if others.is_empty() { without_query.to_owned() } else { format!("{without_query}?{others}") };
         Ok(Some(Self { text, scheme, registry, rest, query }))
     }
 
@@ -312,11 +314,11 @@ fn address(scheme: &Scheme, host: &str, path: &str, transport: Option<Transport>
                 .ok_or_else(|| "the socket path is not percent-encoded UTF-8: write `%` as %25".to_owned())
         }
         (transport, false) => {
-            let place = host_and_port(scheme, host)?;
+            let authority = host_and_port(scheme, host)?;
             Ok(match transport {
-                Some(Transport::Kcp) => Address::Kcp(place),
-                Some(Transport::Quic) => Address::Quic(place),
-                _ => Address::Tcp(place),
+                Some(Transport::Kcp) => Address::Kcp(authority),
+                Some(Transport::Quic) => Address::Quic(authority),
+                _ => Address::Tcp(authority),
             })
         }
     }
@@ -329,7 +331,7 @@ fn host_and_port(scheme: &Scheme, host: &str) -> Result<String, String> {
     }
     let has_port = host.contains(':') && !host.ends_with(']');
     match (host.parse(), scheme.protocol.descriptor().default_ports) {
-        (Ok(Address::Tcp(place)), _) => Ok(place),
+        (Ok(Address::Tcp(authority)), _) => Ok(authority),
         (_, Some(ports)) if !host.is_empty() && !has_port => {
             Ok(format!("{host}:{}", if scheme.tls { ports.secure } else { ports.plain }))
         }

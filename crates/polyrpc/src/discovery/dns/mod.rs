@@ -166,7 +166,7 @@ impl PollSource for DnsWatch {
                 (records.into_iter().map(|ip| self.at(ip, *port)).collect(), ttl, None)
             }
             Question::Service(name) => {
-                let found = resolver.places(name).await?;
+                let found = resolver.service_records(name).await?;
                 self.instances(&resolver, found).await?
             }
         };
@@ -187,14 +187,14 @@ impl DnsWatch {
         resolver: &Resolver,
         found: Lookup<SrvTarget>,
     ) -> Result<(Vec<Instance>, Duration, Option<crate::Error>)> {
-        let lookups = found.records.into_iter().map(|place| async move {
-            let outcome = resolver.addresses(&place.host).await;
-            (place, outcome)
+        let lookups = found.records.into_iter().map(|record| async move {
+            let outcome = resolver.addresses(&record.host).await;
+            (record, outcome)
         });
         let mut lookups = stream::iter(lookups).buffered(AT_ONCE);
         let (mut instances, mut ttl, mut warning) = (Vec::new(), found.ttl, None);
         let mut known = HashMap::new();
-        while let Some((place, outcome)) = lookups.next().await {
+        while let Some((record, outcome)) = lookups.next().await {
             let addresses = match outcome {
                 Ok(found) => {
                     ttl = ttl.min(found.ttl);
@@ -206,13 +206,13 @@ impl DnsWatch {
                     if not_found {
                         Vec::new()
                     } else {
-                        self.known.get(&place.host).cloned().unwrap_or_default()
+                        self.known.get(&record.host).cloned().unwrap_or_default()
                     }
                 }
             };
-            let weight = Attributes::new().with("weight", place.weight.max(1).to_string());
-            instances.extend(addresses.iter().map(|ip| self.at(*ip, place.port).with(weight.clone())));
-            known.insert(place.host, addresses);
+            let weight = Attributes::new().with("weight", record.weight.max(1).to_string());
+            instances.extend(addresses.iter().map(|ip| self.at(*ip, record.port).with(weight.clone())));
+            known.insert(record.host, addresses);
         }
         self.known = known;
         match (instances.is_empty(), warning) {

@@ -131,10 +131,10 @@ impl Resolver {
     /// # Errors
     ///
     /// [`NotFound`](polyrpc_core::Code::NotFound) if there are none.
-    pub(super) async fn places(&self, service: &str) -> Result<Lookup<SrvTarget>, Status> {
+    pub(super) async fn service_records(&self, service: &str) -> Result<Lookup<SrvTarget>, Status> {
         let mut failure = None;
         for name in self.names(service)? {
-            match self.places_of(&name).await {
+            match self.service_records_of(&name).await {
                 Ok(found) if !found.records.is_empty() => return Ok(found),
                 Ok(_) => {}
                 Err(status) => drop(failure.get_or_insert(status)),
@@ -144,7 +144,7 @@ impl Resolver {
     }
 
     /// Returns the targets with the lowest priority value, if a name has any.
-    async fn places_of(&self, name: &Name<Vec<u8>>) -> Result<Lookup<SrvTarget>, Status> {
+    async fn service_records_of(&self, name: &Name<Vec<u8>>) -> Result<Lookup<SrvTarget>, Status> {
         let answer = self.query(name, Rtype::SRV).await?;
         let found = records(&answer, |srv: Srv<_>| SrvTarget {
             // The name is absolute: search domains do not apply.
@@ -155,9 +155,9 @@ impl Resolver {
         });
         let mut found = found.map_err(unreadable)?;
         // A target that is the root means that the service is not available (RFC 2782).
-        found.records.retain(|place| place.host.len() > 2 && place.port > 0);
-        let first = found.records.iter().map(|place| place.priority).min();
-        found.records.retain(|place| Some(place.priority) == first);
+        found.records.retain(|record| record.host.len() > 2 && record.port > 0);
+        let first = found.records.iter().map(|record| record.priority).min();
+        found.records.retain(|record| Some(record.priority) == first);
         Ok(found)
     }
 
@@ -173,8 +173,8 @@ impl Resolver {
         let mut names: Vec<_> =
             suffixes.filter_map(|suffix| parse_absolute(&format!("{name}.{suffix}")).ok()).collect();
         let dots = name.bytes().filter(|byte| *byte == b'.').count();
-        let place = if dots >= options.ndots { 0 } else { names.len() };
-        names.insert(place, itself);
+        let index = if dots >= options.ndots { 0 } else { names.len() };
+        names.insert(index, itself);
         Ok(names)
     }
 

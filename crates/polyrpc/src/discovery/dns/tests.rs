@@ -255,12 +255,12 @@ async fn failing_search_domain_does_not_end_the_search() {
     server.set("a.good.test", &[(20, v4(1))]);
     for refusal in [Rcode::SERVFAIL, Rcode::REFUSED] {
         server.zone.lock().unwrap().refused = Some(("broken.test", refusal));
-        let places = resolver.places("_s._tcp").await.unwrap();
-        assert_eq!(places.records[0].host, "a.good.test.", "{refusal}");
+        let found = resolver.service_records("_s._tcp").await.unwrap();
+        assert_eq!(found.records[0].host, "a.good.test.", "{refusal}");
         let addresses = resolver.addresses("a").await.unwrap();
         assert_eq!(addresses.records, [Ipv4Addr::new(10, 0, 0, 1)], "{refusal}");
         // It may exist: a failed lookup does not prove that it has no targets.
-        let unknown = resolver.places("_other._tcp").await.err().unwrap();
+        let unknown = resolver.service_records("_other._tcp").await.err().unwrap();
         assert_eq!(unknown.code(), Code::Unavailable, "{refusal}");
     }
 }

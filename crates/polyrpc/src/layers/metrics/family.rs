@@ -92,12 +92,12 @@ impl Family {
 /// Adds families, so that each name is there once: a format of Prometheus describes a metric only once.
 #[cfg(feature = "metrics")]
 pub(super) fn join(all: &mut Vec<Family>, more: Vec<Family>) {
-    let places: HashMap<_, _> =
-        all.iter().enumerate().map(|(place, family)| (family.name.clone(), place)).collect();
+    let indices: HashMap<_, _> =
+        all.iter().enumerate().map(|(index, family)| (family.name.clone(), index)).collect();
     for family in more {
-        match places.get(&family.name) {
+        match indices.get(&family.name) {
             None => all.push(family),
-            Some(place) => all[*place].join(family),
+            Some(index) => all[*index].join(family),
         }
     }
 }

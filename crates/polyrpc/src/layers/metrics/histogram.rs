@@ -54,8 +54,8 @@ fn bucket(seconds: f64) -> usize {
     let log = (bits >> (f64::MANTISSA_DIGITS - 1)) as i32 - (f64::MAX_EXP - 1);
     let fraction = bits & FRACTION;
     let part = FRACTIONS.iter().filter(|bound| fraction > **bound).count() as i32;
-    let place = (log - SHORTEST_LOG).saturating_mul(PARTS).saturating_add(part);
-    (place.max(0) as usize).min(BUCKETS - 1)
+    let index = (log - SHORTEST_LOG).saturating_mul(PARTS).saturating_add(part);
+    (index.max(0) as usize).min(BUCKETS - 1)
 }
 
 /// Returns the upper bound of a bucket, in seconds.
@@ -108,10 +108,10 @@ impl Counts {
     /// Returns how many values were not above each of the bounds from 2^`from` to 2^`to`, with `step` of the
     /// histogram's own buckets from one to the next.
     pub(super) fn cumulative_counts(&self, (from, to): (i32, i32), step: usize) -> Vec<(f64, u64)> {
-        let place = |log: i32| ((log - SHORTEST_LOG) * PARTS).max(0) as usize;
+        let index_of = |log: i32| ((log - SHORTEST_LOG) * PARTS).max(0) as usize;
         let mut below = 0;
         let mut counted = 0;
-        let bounds = (place(from)..=place(to)).step_by(step.max(1));
+        let bounds = (index_of(from)..=index_of(to)).step_by(step.max(1));
         bounds
             .map(|last| {
                 below += self.0.iter().take(last + 1).skip(counted).sum::<u64>();
@@ -127,7 +127,7 @@ impl Counts {
         powers.zip(self.0.iter().copied()).filter(|(_, count)| *count > 0)
     }
 
-    /// Returns the percentile: the value at the ⌈share·n⌉th place, with the values of a bucket spread evenly. Zero if
+    /// Returns the percentile: the value at position ⌈share·n⌉, with the values of a bucket spread evenly. Zero if
     /// there are none.
     pub(super) fn percentile(&self, share: f64) -> Duration {
         let rank = ((share * self.total() as f64).ceil() as u64).max(1);

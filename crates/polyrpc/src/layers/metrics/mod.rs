@@ -234,8 +234,8 @@ impl Metrics {
     pub fn calls_in_flight(&self) -> Vec<RunningCall> {
         let mut polls = running::current_polls();
         polls.retain(|poll| poll.key().metrics == self.0.number);
-        let waiting = running::entries(self.0.number).into_iter().map(|(place, entry)| {
-            let own = polls.iter().position(|poll| poll.place() == place);
+        let waiting = running::entries(self.0.number).into_iter().map(|(index, entry)| {
+            let own = polls.iter().position(|poll| poll.registry_index() == index);
             self.running_call(&entry.key, own.map(|own| polls.swap_remove(own)), Some(&entry))
         });
         let mut calls: Vec<_> = waiting.collect();
@@ -260,7 +260,7 @@ impl Metrics {
 
     fn running_call(&self, key: &CallKey, poll: Option<Poll>, entry: Option<&Entry>) -> RunningCall {
         let Key { side, service, method, protocol } =
-            &self.0.table.at(SeriesIndex::from_number(key.place)).key;
+            &self.0.table.at(SeriesIndex::from_number(key.series)).key;
         RunningCall {
             side: *side,
             protocol,
@@ -293,8 +293,8 @@ impl Observer for Metrics {
     type Call = CountedCall;
 
     fn on_start(&self, call: &CallStart<'_>) -> CountedCall {
-        let place = self.0.table.find(call);
-        self.0.table.at(place).record_start();
+        let series = self.0.table.find(call);
+        self.0.table.at(series).record_start();
         let tracing = match self.0.tracer.get() {
             None => Tracing::None,
             Some(tracer) => match tracer.start(call) {
@@ -306,11 +306,11 @@ impl Observer for Metrics {
             },
         };
         let is_known = running::is_watched() || matches!(tracing, Tracing::Unrecorded { .. });
-        CountedCall { place, peer: call.peer.filter(|_| is_known).cloned(), tracing }
+        CountedCall { series, peer: call.peer.filter(|_| is_known).cloned(), tracing }
     }
 
-    fn on_end(&self, CountedCall { place, peer, tracing }: CountedCall, end: &CallEnd<'_>) {
-        let series = self.0.table.at(place);
+    fn on_end(&self, CountedCall { series, peer, tracing }: CountedCall, end: &CallEnd<'_>) {
+        let series = self.0.table.at(series);
         series.record_end(end.duration, end.failure);
         match tracing {
             Tracing::None => {}
@@ -348,15 +348,15 @@ impl Observer for Metrics {
         if !running::is_watched() {
             return None;
         }
-        let key = CallKey { metrics: self.0.number, place: call.place.number() };
-        let is_served = self.0.table.at(call.place).key.side == Side::Server;
+        let key = CallKey { metrics: self.0.number, series: call.series.number() };
+        let is_served = self.0.table.at(call.series).key.side == Side::Server;
         Some(TrackedCall::new(key, is_served, began, call.peer.clone()))
     }
 }
 
 /// A call that [`Metrics`] counts.
 pub(crate) struct CountedCall {
-    place: SeriesIndex,
+    series: SeriesIndex,
     /// The caller, if a tracer or a watch may want it.
     peer: Option<Peer>,
     tracing: Tracing,

@@ -121,9 +121,9 @@ impl Table {
     /// Returns the position of a call's series; adds it if needed.
     pub(super) fn find(&self, call: &CallStart<'_>) -> SeriesIndex {
         let mask = self.slots.len() - 1;
-        let mut place = self.hash(call) & mask;
+        let mut index = self.hash(call) & mask;
         // It terminates, since there are always empty slots.
-        while let Some(slot) = self.slots.get(place) {
+        while let Some(slot) = self.slots.get(index) {
             let known = match slot.get() {
                 Some(known) => known,
                 None if self.used.load(Ordering::Relaxed) >= self.most => break,
@@ -137,9 +137,9 @@ impl Table {
                 }),
             };
             if known.key.is_of(call) {
-                return SeriesIndex::Slot(place);
+                return SeriesIndex::Slot(index);
             }
-            place = (place + 1) & mask;
+            index = (index + 1) & mask;
         }
         SeriesIndex::Other(call.side)
     }
@@ -169,13 +169,13 @@ impl Table {
         has_room || self.is_declared(call)
     }
 
-    pub(super) fn at(&self, place: SeriesIndex) -> &Series {
-        let known = match place {
+    pub(super) fn at(&self, index: SeriesIndex) -> &Series {
+        let known = match index {
             SeriesIndex::Slot(slot) => self.slots.get(slot).and_then(OnceLock::get),
             SeriesIndex::Other(_) => None,
         };
         let [client, server] = &self.others;
-        known.unwrap_or(match place {
+        known.unwrap_or(match index {
             SeriesIndex::Other(Side::Server) => server,
             SeriesIndex::Other(Side::Client) | SeriesIndex::Slot(_) => client,
         })
@@ -248,8 +248,8 @@ impl Series {
                 shard.took.record(took.as_secs_f64());
             }
             Some(status) => {
-                let place = (status.code() as usize).wrapping_sub(1);
-                if let Some(failed) = shard.failed.get(place) {
+                let index = (status.code() as usize).wrapping_sub(1);
+                if let Some(failed) = shard.failed.get(index) {
                     failed.fetch_add(1, Ordering::Relaxed);
                 }
             }

@@ -358,8 +358,8 @@ fn recent_values_cover_the_last_interval() {
     let metrics = Metrics::new();
     let call = call_start(Side::Server, "S", "m");
     count(&metrics, &call, 1000, None);
-    let place = metrics.0.table.find(&call);
-    let series = metrics.0.table.at(place);
+    let index = metrics.0.table.find(&call);
+    let series = metrics.0.table.at(index);
     let now = Instant::now();
     let at = |seconds| now + Duration::from_secs(seconds);
     let lately = |seconds| {

@@ -62,7 +62,7 @@ impl Layer for LimitLayer {
 fn hold_while_running(permit: Permit, call: &mut Call, next: &Next) -> Option<Permit> {
     let Some(cx) = call.context_mut().filter(|_| next.is_blocking()) else { return Some(permit) };
     match cx.attached_mut::<Permits>() {
-        Some(Permits(places)) => places.push(permit),
+        Some(Permits(permits)) => permits.push(permit),
         None => drop(cx.attach(Permits(vec![permit]))),
     }
     None

@@ -55,11 +55,11 @@ fn port(bound: &Address) -> Option<&str> {
 }
 
 fn listen_instance(bound: &Address) -> Instance {
-    let place = match bound {
+    let address = match bound {
         Address::Unix(path) => path.display().to_string(),
-        Address::Tcp(place) | Address::Kcp(place) | Address::Quic(place) => reachable_address(place),
+        Address::Tcp(address) | Address::Kcp(address) | Address::Quic(address) => reachable_address(address),
     };
-    instance_at(bound, place)
+    instance_at(bound, address)
 }
 
 fn instance_at(bound: &Address, address: String) -> Instance {
@@ -73,12 +73,12 @@ fn instance_at(bound: &Address, address: String) -> Instance {
 }
 
 /// Returns an address at which others can reach this listener.
-fn reachable_address(place: &str) -> String {
-    match place.parse::<SocketAddr>() {
-        Ok(address) if address.ip().is_unspecified() => {
-            SocketAddr::new(local_address(address.ip()), address.port()).to_string()
+fn reachable_address(address: &str) -> String {
+    match address.parse::<SocketAddr>() {
+        Ok(bound) if bound.ip().is_unspecified() => {
+            SocketAddr::new(local_address(bound.ip()), bound.port()).to_string()
         }
-        _ => place.to_owned(),
+        _ => address.to_owned(),
     }
 }
 

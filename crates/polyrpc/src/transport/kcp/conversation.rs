@@ -126,7 +126,7 @@ impl Conversation {
         is_over
     }
 
-    /// Ends it if possible, to free its place. Returns whether it has ended.
+    /// Ends it if possible, to free its slot. Returns whether it has ended.
     pub(super) fn give_up(&self) -> bool {
         let mut state = self.lock();
         let ended = state.session.give_up();
@@ -333,10 +333,10 @@ fn wake(mut state: MutexGuard<'_, State>) {
     [reader, writer].into_iter().flatten().for_each(Waker::wake);
 }
 
-fn note(place: &mut Option<Waker>, waker: &Waker) {
-    match place {
+fn note(slot: &mut Option<Waker>, waker: &Waker) {
+    match slot {
         Some(noted) => noted.clone_from(waker),
-        None => *place = Some(waker.clone()),
+        None => *slot = Some(waker.clone()),
     }
 }
 

@@ -122,8 +122,8 @@ impl ConversationTable {
             }
             None => (&mut members.first, None),
         };
-        if let Some(place) = member.unvalidated.take() {
-            self.unvalidated.remove(&place);
+        if let Some(position) = member.unvalidated.take() {
+            self.unvalidated.remove(&position);
             self.update_counts(conversation.peer(), |counts| {
                 counts.unvalidated -= 1;
                 counts.validated += 1;
@@ -159,8 +159,8 @@ impl ConversationTable {
             removed
         };
         self.count -= 1;
-        if let Some(place) = removed.unvalidated {
-            self.unvalidated.remove(&place);
+        if let Some(position) = removed.unvalidated {
+            self.unvalidated.remove(&position);
         }
         self.update_counts(conversation.peer(), |counts| match removed.unvalidated {
             Some(_) => counts.unvalidated -= 1,
@@ -203,7 +203,7 @@ impl ConversationTable {
 
     /// Removes some of those with a validated address that wait for nothing, to make room for `newcomer`: those of the
     /// network that has most first, and those that have waited longest. A network that has more than half of the `most`
-    /// places displaces only its own.
+    /// slots displaces only its own.
     pub(super) fn evict_waiting(
         &mut self,
         newcomer: &Arc<Conversation>,
@@ -232,7 +232,7 @@ impl ConversationTable {
         evicted
     }
 
-    /// Removes the most dispensable conversation of a network that has more than half of the `most` places, to make
+    /// Removes the most dispensable conversation of a network that has more than half of the `most` slots, to make
     /// room for a newcomer of another one.
     pub(super) fn evict_of_majority(
         &mut self,
@@ -275,9 +275,9 @@ impl ConversationTable {
     }
 }
 
-/// Minimum number of places of a network, unless there are fewer in total.
+/// Minimum number of slots of a network, unless there are fewer in total.
 const SHARE: usize = 64;
-/// The part of the places that is freed at a time, one in so many: to find those that wait, all are examined.
+/// The part of the slots that is freed at a time, one in so many: to find those that wait, all are examined.
 const EVICTED_TOGETHER: usize = 64;
 
 /// Network that one sender of forged addresses may own: a /24 of IPv4, a /64 of IPv6.

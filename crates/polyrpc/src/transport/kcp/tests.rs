@@ -57,7 +57,7 @@ async fn written_bytes_are_read_on_both_sides() {
     for config in [Config::default(), protected_config()] {
         let (listener, address) = listener(config.clone()).await;
         let mut client = into_carried(connect(&address, settings(config)).await.unwrap());
-        let request: Vec<u8> = (0..500_000_u32).map(|place| (place * 7) as u8).collect();
+        let request: Vec<u8> = (0..500_000_u32).map(|index| (index * 7) as u8).collect();
         let serve = async {
             let (server, _) = listener.accept().await.unwrap();
             let mut server = into_carried(server);
@@ -353,7 +353,7 @@ async fn number_of_conversations_is_limited() {
     }
     let mut fourth = pin!(accept_written(&listener));
     assert!(poll_immediate(fourth.as_mut()).await.is_none());
-    // A place that is released is taken by a later client, at the latest.
+    // A slot that is released is taken by a later client, at the latest.
     servers.pop();
     let later = async {
         let mut later = Vec::new();
@@ -372,7 +372,7 @@ async fn number_of_conversations_is_limited() {
             () = later => {}
         }
     });
-    taken.await.expect("the place is taken");
+    taken.await.expect("the slot is taken");
 }
 
 /// Accepts the next conversation that was not evicted before something was written to it.

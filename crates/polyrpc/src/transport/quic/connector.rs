@@ -49,11 +49,11 @@ impl Connector {
     }
 
     /// Connects.
-    pub(crate) async fn connect(&self, place: &str) -> io::Result<transport::Stream> {
+    pub(crate) async fn connect(&self, authority: &str) -> io::Result<transport::Stream> {
         self.tls.refresh_if_due().await;
         let client = self.client().map_err(io::Error::other)?;
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        for peer in lookup_host(place).await? {
+        for peer in lookup_host(authority).await? {
             match self.connect_to(peer, client.clone()).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,

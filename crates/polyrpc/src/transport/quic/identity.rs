@@ -20,8 +20,8 @@ pub(super) fn endpoint_config(secret: &[u8], address: IpAddr) -> EndpointConfig 
     let secret = hmac::Key::new(hmac::HMAC_SHA256, secret);
     let system = rustix::system::uname();
     let machine = system.nodename().to_string_lossy();
-    let place = format!("polyrpc: stateless resets of QUIC, of {address} at {machine}");
-    let derived = hmac::sign(&secret, place.as_bytes());
+    let context = format!("polyrpc: stateless resets of QUIC, of {address} at {machine}");
+    let derived = hmac::sign(&secret, context.as_bytes());
     let mut config = EndpointConfig::new(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref())));
     // quinn's default marks its ids with a number of the process, and does not answer ids of an earlier process.
     config.cid_generator(|| Box::new(RandomIds));

@@ -38,7 +38,7 @@ impl Blocking {
         let mut received = 0;
         loop {
             expedite(socket)?;
-            let opened = tls.open(Place::Ahead);
+            let opened = tls.open(Target::Ahead);
             tls.write_own(socket)?;
             opened?;
             if !tls.session.is_handshaking() {
@@ -62,7 +62,7 @@ impl Blocking {
             if self.receive_records(socket)? == 0 {
                 return Err(failure::truncated());
             }
-            self.open(Place::Ahead)?;
+            self.open(Target::Ahead)?;
         }
         match socket.write(self.session.outgoing())? {
             0 => Err(io::ErrorKind::WriteZero.into()),
@@ -81,7 +81,7 @@ impl Blocking {
             return Ok(ahead.len());
         }
         loop {
-            let plain = self.open(Place::Into(into))?;
+            let plain = self.open(Target::Into(into))?;
             if plain > 0 || self.session.peer_closed() {
                 return Ok(plain);
             }
@@ -104,10 +104,10 @@ impl Blocking {
         self.incoming.is_empty() && self.ahead.is_empty()
     }
 
-    fn open(&mut self, place: Place<'_>) -> io::Result<usize> {
-        let plain = match place {
-            Place::Ahead => &mut self.ahead,
-            Place::Into(into) => into,
+    fn open(&mut self, target: Target<'_>) -> io::Result<usize> {
+        let plain = match target {
+            Target::Ahead => &mut self.ahead,
+            Target::Into(into) => into,
         };
         let room = plain.capacity() - plain.len();
         let opened = self.session.open(&mut self.incoming, plain, room)?;
@@ -132,7 +132,7 @@ impl Blocking {
 }
 
 /// Where plaintext is appended.
-enum Place<'a> {
+enum Target<'a> {
     Ahead,
     Into(&'a mut Vec<u8>),
 }

@@ -10,10 +10,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// Certificates or a key, as PEM: in a file or in memory.
 #[derive(Clone)]
-pub struct Pem(Place);
+pub struct Pem(Source);
 
 #[derive(Clone)]
-enum Place {
+enum Source {
     File(PathBuf),
     Bytes(Bytes),
 }
@@ -21,12 +21,12 @@ enum Place {
 impl Pem {
     /// Creates one from a file, read each time it is loaded.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self(Place::File(path.into()))
+        Self(Source::File(path.into()))
     }
 
     /// Creates one from these bytes.
     pub fn bytes(bytes: impl Into<Bytes>) -> Self {
-        Self(Place::Bytes(bytes.into()))
+        Self(Source::Bytes(bytes.into()))
     }
 
     pub(super) fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Status> {
@@ -45,15 +45,15 @@ impl Pem {
 
     /// Returns a stamp that changes with the file; `None` if there is no file.
     pub(super) fn stamp(&self) -> Option<Stamp> {
-        let Place::File(path) = &self.0 else { return None };
+        let Source::File(path) = &self.0 else { return None };
         let metadata = fs::metadata(path).ok()?;
         Some(Stamp { modified: metadata.modified().ok()?, length: metadata.len() })
     }
 
     fn read(&self) -> Result<Cow<'_, [u8]>, Status> {
         match &self.0 {
-            Place::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
-            Place::File(path) => fs::read(path)
+            Source::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
+            Source::File(path) => fs::read(path)
                 .map(Cow::Owned)
                 .map_err(|error| Status::invalid_argument(format!("cannot read {self}: {error}"))),
         }
@@ -70,8 +70,8 @@ impl Pem {
 impl fmt::Display for Pem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Place::File(path) => path.display().fmt(f),
-            Place::Bytes(_) => f.write_str("the given PEM"),
+            Source::File(path) => path.display().fmt(f),
+            Source::Bytes(_) => f.write_str("the given PEM"),
         }
     }
 }

@@ -102,7 +102,7 @@ enum Plan {
 #[derive(Debug)]
 struct Table {
     schema: Arc<fbs::Schema>,
-    place: usize,
+    index: usize,
 }
 
 impl Translator {
@@ -239,7 +239,7 @@ impl Translator {
             }
             (None, Format::FlatBuffers) => {
                 let most = self.options.max_size;
-                let json = flatbuffers::to_json(&table.schema, table.place, &body.bytes, Style::Flatc, most)?;
+                let json = flatbuffers::to_json(&table.schema, table.index, &body.bytes, Style::Flatc, most)?;
                 from_json(self.to, json.as_bytes())?
             }
             (None, _) => {
@@ -259,7 +259,7 @@ impl Translator {
         body: &Body,
     ) -> Result<(Vec<u8>, u64), Error> {
         let most = self.options.max_size;
-        let json = flatbuffers::to_json(&table.schema, table.place, &body.bytes, Style::Protobuf, most)?;
+        let json = flatbuffers::to_json(&table.schema, table.index, &body.bytes, Style::Protobuf, most)?;
         let json = Body::new(NAMES, json);
         self.to_protobuf(message, NAMES, &json).map(|(protobuf, unknown)| (protobuf.into_owned(), unknown))
     }
@@ -281,10 +281,10 @@ impl Translator {
             false => serde_json::from_slice(json).map_err(json::no_json)?,
         };
         let lost = match self.options.on_loss {
-            OnLoss::Count => flatbuffers::prune(&table.schema, table.place, &mut value),
+            OnLoss::Count => flatbuffers::prune(&table.schema, table.index, &mut value),
             OnLoss::Reject => 0,
         };
-        Ok((flatbuffers::from_json(&table.schema, table.place, &value, style)?, lost))
+        Ok((flatbuffers::from_json(&table.schema, table.index, &value, style)?, lost))
     }
 
     /// Translates arguments or a result that have no names: lists on both sides.
@@ -408,7 +408,7 @@ fn plan(direction: Direction, from: Format, to: Format, schema: &MethodSchema) -
             same_names::check(method.schema(), table, message).map_err(Reason::Mismatch)?;
         }
         return Ok(Plan::Flatbuffers {
-            table: Table { schema: method.schema().clone(), place: table },
+            table: Table { schema: method.schema().clone(), index: table },
             message,
         });
     }
@@ -445,7 +445,7 @@ fn plan_by_position(
         (_, false) => None,
         (None, true) => return Err(Reason::NeedsFbs),
         (Some(method), true) => {
-            Some(Table { schema: method.schema().clone(), place: method.table(direction) })
+            Some(Table { schema: method.schema().clone(), index: method.table(direction) })
         }
     };
     let message = match message {
@@ -459,7 +459,7 @@ fn plan_by_position(
         },
     };
     if let (Some(table), Some(message)) = (&table, &message) {
-        same_names::check(&table.schema, table.place, message).map_err(Reason::Mismatch)?;
+        same_names::check(&table.schema, table.index, message).map_err(Reason::Mismatch)?;
     }
     Ok(Plan::Positional { signature, message, table })
 }

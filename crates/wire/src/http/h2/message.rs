@@ -60,7 +60,7 @@ pub(super) fn classify<'f>(
 
 impl<'f> Pseudo<'f> {
     fn add(&mut self, name: &[u8], value: &'f [u8]) -> Result<(), MalformedHeaders> {
-        let place = match name {
+        let slot = match name {
             b":method" => &mut self.method,
             b":scheme" => &mut self.scheme,
             b":path" => &mut self.path,
@@ -68,7 +68,7 @@ impl<'f> Pseudo<'f> {
             b":status" => &mut self.status,
             _ => return Err(MalformedHeaders),
         };
-        if place.replace(value).is_some() { Err(MalformedHeaders) } else { Ok(()) }
+        if slot.replace(value).is_some() { Err(MalformedHeaders) } else { Ok(()) }
     }
 
     fn kind(&self) -> Result<Kind, MalformedHeaders> {

@@ -8,13 +8,13 @@ use super::stream::Stream;
 pub(super) struct Streams<T> {
     /// Identifier and slot of each stream, ordered by identifier.
     order: Vec<(u32, u32)>,
-    places: Vec<Option<Stream<T>>>,
+    slots: Vec<Option<Stream<T>>>,
     free: Vec<u32>,
 }
 
 impl<T> Default for Streams<T> {
     fn default() -> Self {
-        Self { order: Vec::new(), places: Vec::new(), free: Vec::new() }
+        Self { order: Vec::new(), slots: Vec::new(), free: Vec::new() }
     }
 }
 
@@ -25,29 +25,29 @@ impl<T> Streams<T> {
 
     /// Adds a stream, whose identifier must be above all others.
     pub(super) fn insert(&mut self, id: u32, stream: Stream<T>) {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push(None);
-            (self.places.len() - 1) as u32
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            (self.slots.len() - 1) as u32
         });
-        self.places[place as usize] = Some(stream);
-        self.order.push((id, place));
+        self.slots[slot as usize] = Some(stream);
+        self.order.push((id, slot));
     }
 
     pub(super) fn get(&self, id: u32) -> Option<&Stream<T>> {
         let at = self.position(id)?;
-        self.places[self.order[at].1 as usize].as_ref()
+        self.slots[self.order[at].1 as usize].as_ref()
     }
 
     pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Stream<T>> {
         let at = self.position(id)?;
-        self.places[self.order[at].1 as usize].as_mut()
+        self.slots[self.order[at].1 as usize].as_mut()
     }
 
     pub(super) fn remove(&mut self, id: u32) -> Option<Stream<T>> {
         let at = self.position(id)?;
-        let (_, place) = self.order.remove(at);
-        self.free.push(place);
-        let stream = self.places[place as usize].take();
+        let (_, slot) = self.order.remove(at);
+        self.free.push(slot);
+        let stream = self.slots[slot as usize].take();
         if self.order.is_empty() {
             self.shrink();
         }
@@ -55,21 +55,21 @@ impl<T> Streams<T> {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Stream<T>> {
-        self.places.iter().flatten()
+        self.slots.iter().flatten()
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream<T>> {
-        self.places.iter_mut().flatten()
+        self.slots.iter_mut().flatten()
     }
 
     /// Iterates over the streams and their identifiers, in order of the identifiers.
     pub(super) fn iter_with_ids(&self) -> impl Iterator<Item = (u32, &Stream<T>)> {
-        self.order.iter().filter_map(|&(id, place)| Some((id, self.places[place as usize].as_ref()?)))
+        self.order.iter().filter_map(|&(id, slot)| Some((id, self.slots[slot as usize].as_ref()?)))
     }
 
     /// Releases the memory of a connection that once had very many streams.
     fn shrink(&mut self) {
-        if self.places.len() > KEPT {
+        if self.slots.len() > KEPT {
             *self = Self::default();
         }
     }

@@ -324,16 +324,16 @@ impl std::error::Error for RequestMappingError {}
 /// Parses a percent-encoded query into names and values, grouped by name.
 fn pairs(query: &str) -> Option<Vec<(String, Vec<String>)>> {
     let mut all: Vec<(String, Vec<String>)> = Vec::new();
-    let mut places = HashMap::new();
+    let mut indices = HashMap::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let plain = |text: &str| percent_decode(&text.replace('+', " "));
         let (name, value) = (plain(name)?, plain(value)?);
-        let place = *places.entry(name.clone()).or_insert_with(|| {
+        let index = *indices.entry(name.clone()).or_insert_with(|| {
             all.push((name, Vec::new()));
             all.len() - 1
         });
-        all[place].1.push(value);
+        all[index].1.push(value);
     }
     Some(all)
 }

@@ -11,8 +11,8 @@ impl Utf8 {
     pub(super) fn take(&mut self, mut bytes: &[u8]) -> bool {
         while self.length > 0 {
             let Some((byte, rest)) = bytes.split_first() else { return true };
-            let Some(place) = self.begun.get_mut(self.length) else { return false };
-            *place = *byte;
+            let Some(slot) = self.begun.get_mut(self.length) else { return false };
+            *slot = *byte;
             self.length += 1;
             bytes = rest;
             match std::str::from_utf8(self.begun.get(..self.length).unwrap_or_default()) {
@@ -25,7 +25,7 @@ impl Utf8 {
             Ok(_) => true,
             Err(error) if error.error_len().is_none() => {
                 let rest = bytes.get(error.valid_up_to()..).unwrap_or_default();
-                self.begun.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
+                self.begun.iter_mut().zip(rest).for_each(|(slot, byte)| *slot = *byte);
                 self.length = rest.len();
                 true
             }

@@ -19,7 +19,7 @@ use super::{Candidate, LoadBalancer, PickContext, Picker};
 
 /// See [`Policy::by_latency`](super::Policy::by_latency).
 pub(crate) struct ByLatency {
-    measuring: Arc<LatencyProber>,
+    prober: Arc<LatencyProber>,
     state: CandidateState<ServerLatency>,
     last: PickerCache<LatencyPicker>,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -33,22 +33,22 @@ impl ByLatency {
 
     /// Measures with this probe, each server at this interval, which is at least one second.
     pub(crate) fn with_probe(probe: impl Probe, interval: Duration) -> Self {
-        let measuring = LatencyProber::new(Box::new(probe), interval.max(Duration::from_secs(1)));
+        let prober = LatencyProber::new(Box::new(probe), interval.max(Duration::from_secs(1)));
         Self {
-            measuring: Arc::new(measuring),
+            prober: Arc::new(prober),
             state: CandidateState::default(),
             last: PickerCache::default(),
             task: Mutex::default(),
         }
     }
 
-    /// Starts the measuring task, unless it runs already or there is no runtime.
-    fn measure(&self) {
+    /// Starts the probing task, unless it runs already or there is no runtime.
+    fn start_probing(&self) {
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         if task.as_ref().is_none_or(JoinHandle::is_finished)
             && let Ok(runtime) = Handle::try_current()
         {
-            *task = Some(runtime.spawn(self.measuring.clone().run()));
+            *task = Some(runtime.spawn(self.prober.clone().run()));
         }
     }
 }
@@ -77,11 +77,11 @@ impl fmt::Debug for ByLatency {
 impl LoadBalancer for ByLatency {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         let measured = self.state.get_or_insert(candidates, |_| ServerLatency::default());
-        let turns = self.last.get_or_build(candidates, |_| true, || LatencyPicker::new(&measured));
-        turns.follow(&measured);
-        self.measuring.continue_with(candidates, measured, &turns);
-        self.measure();
-        Box::new(turns)
+        let picker = self.last.get_or_build(candidates, |_| true, || LatencyPicker::new(&measured));
+        picker.rebuild_if_changed(&measured);
+        self.prober.set_probed_servers(candidates, measured, &picker);
+        self.start_probing();
+        Box::new(picker)
     }
 }
 
@@ -90,7 +90,7 @@ struct LatencyPicker(RwLock<CachedPicker>);
 
 struct CachedPicker {
     weights: Vec<u32>,
-    turns: SmoothPicker,
+    picker: SmoothPicker,
 }
 
 impl LatencyPicker {
@@ -99,7 +99,7 @@ impl LatencyPicker {
     }
 
     /// Rebuilds the picker if the measured weights have changed.
-    fn follow(&self, measured: &[Arc<ServerLatency>]) {
+    fn rebuild_if_changed(&self, measured: &[Arc<ServerLatency>]) {
         let weights = weights(measured);
         let is_same = self.0.read().unwrap_or_else(PoisonError::into_inner).weights == weights;
         if !is_same {
@@ -111,30 +111,30 @@ impl LatencyPicker {
 
 impl CachedPicker {
     fn new(weights: Vec<u32>) -> Self {
-        Self { turns: SmoothPicker::new(Weights::new(weights.iter().copied())), weights }
+        Self { picker: SmoothPicker::new(Weights::new(weights.iter().copied())), weights }
     }
 }
 
 impl Picker for LatencyPicker {
     fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).turns.pick(context)
+        self.0.read().unwrap_or_else(PoisonError::into_inner).picker.pick(context)
     }
 }
 
 fn weights(measured: &[Arc<ServerLatency>]) -> Vec<u32> {
-    let weights: Vec<_> = measured.iter().map(|measured| measured.weight().unwrap_or(FAR)).collect();
-    if weights.iter().all(|&weight| weight == 0) { vec![FAR; weights.len()] } else { weights }
+    let weights: Vec<_> = measured.iter().map(|measured| measured.weight().unwrap_or(MIN_WEIGHT)).collect();
+    if weights.iter().all(|&weight| weight == 0) { vec![MIN_WEIGHT; weights.len()] } else { weights }
 }
 
 /// Lowest weight that gets calls.
-const FAR: u32 = 1;
+const MIN_WEIGHT: u32 = 1;
 
 /// rpcx's table (`client/ping_utils.go`).
 fn weight(latency: Option<Duration>) -> u32 {
     match latency.map(|latency| latency.as_millis()) {
         Some(..=10) => 191,
         Some(millis @ ..=200) => 201 - millis as u32,
-        Some(..1000) => FAR,
+        Some(..1000) => MIN_WEIGHT,
         _ => 0,
     }
 }
@@ -226,8 +226,8 @@ mod tests {
     fn round_robin_continues_across_equal_sets() {
         let candidates = candidates(3);
         let balance = ByLatency::new();
-        let turns = [(); 6].map(|()| balance.picker(&candidates).pick(&context(&candidates)).unwrap());
-        assert_eq!(turns, [0, 1, 2, 0, 1, 2]);
+        let picks = [(); 6].map(|()| balance.picker(&candidates).pick(&context(&candidates)).unwrap());
+        assert_eq!(picks, [0, 1, 2, 0, 1, 2]);
     }
 
     #[test]

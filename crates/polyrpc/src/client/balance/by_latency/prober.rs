@@ -22,7 +22,7 @@ pub(super) struct LatencyProber {
 struct ProbedSet {
     candidates: Vec<Candidate>,
     measured: Box<[Arc<ServerLatency>]>,
-    turns: Weak<LatencyPicker>,
+    picker: Weak<LatencyPicker>,
 }
 
 /// Measurements of one server.
@@ -55,15 +55,15 @@ impl LatencyProber {
         Self { probe, interval, current: Mutex::default(), changed: Notify::new() }
     }
 
-    /// Measures these servers from now on, and updates this picker.
-    pub(super) fn continue_with(
+    /// Probes these servers from now on, instead of the previous ones, and updates this picker with their latencies.
+    pub(super) fn set_probed_servers(
         &self,
         candidates: &[Candidate],
         measured: Box<[Arc<ServerLatency>]>,
-        turns: &Arc<LatencyPicker>,
+        picker: &Arc<LatencyPicker>,
     ) {
-        let turns = Arc::downgrade(turns);
-        let current = ProbedSet { candidates: candidates.to_vec(), measured, turns };
+        let picker = Arc::downgrade(picker);
+        let current = ProbedSet { candidates: candidates.to_vec(), measured, picker };
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = current;
         self.changed.notify_one();
     }
@@ -76,7 +76,7 @@ impl LatencyProber {
                 self.wait().await;
             } else {
                 join_all(due.iter().map(|(candidate, measured)| self.measure(candidate, measured))).await;
-                self.follow();
+                self.update_picker();
             }
         }
     }
@@ -131,13 +131,13 @@ impl LatencyProber {
     }
 
     /// Updates the picker with the measured latencies.
-    fn follow(&self) {
-        let (turns, measured) = {
+    fn update_picker(&self) {
+        let (picker, measured) = {
             let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-            (current.turns.clone(), current.measured.clone())
+            (current.picker.clone(), current.measured.clone())
         };
-        if let Some(turns) = turns.upgrade() {
-            turns.follow(&measured);
+        if let Some(picker) = picker.upgrade() {
+            picker.rebuild_if_changed(&measured);
         }
     }
 }

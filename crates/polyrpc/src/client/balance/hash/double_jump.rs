@@ -12,15 +12,15 @@ pub(crate) struct DoubleJump(Mutex<Slots>);
 impl LoadBalancer for DoubleJump {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut places = HashMap::new();
-        for (place, candidate) in candidates.iter().enumerate() {
-            places.entry(candidate.instance().to_string()).or_insert(place);
+        let mut indices = HashMap::new();
+        for (index, candidate) in candidates.iter().enumerate() {
+            indices.entry(candidate.instance().to_string()).or_insert(index);
         }
-        slots.update(&places);
-        let place = |name: &String| places.get(name).copied();
+        slots.update(&indices);
+        let index_of = |name: &String| indices.get(name).copied();
         Box::new(DoubleJumpPicker {
-            loose: slots.loose.iter().map(|slot| slot.as_ref().and_then(place)).collect(),
-            compact: slots.compact.iter().filter_map(place).collect(),
+            loose: slots.loose.iter().map(|slot| slot.as_ref().and_then(index_of)).collect(),
+            compact: slots.compact.iter().filter_map(index_of).collect(),
         })
     }
 }
@@ -73,7 +73,7 @@ impl Slots {
     }
 }
 
-/// Slots of one set, as places in that set.
+/// Slots of one set, as indices in that set.
 struct DoubleJumpPicker {
     loose: Box<[Option<usize>]>,
     compact: Box<[usize]>,

@@ -324,8 +324,8 @@ impl<W: Write> ser::SerializeMap for Entries<'_, W> {
     fn end(mut self) -> Result<Kind, Refusal> {
         self.sort();
         self.out.write_str("map[")?;
-        for (place, (key, value)) in self.entries.iter().enumerate() {
-            let gap = if place == 0 { "" } else { " " };
+        for (index, (key, value)) in self.entries.iter().enumerate() {
+            let gap = if index == 0 { "" } else { " " };
             write!(self.out, "{gap}{key}:{value}")?;
         }
         self.out.write_char(']')?;

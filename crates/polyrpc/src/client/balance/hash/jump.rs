@@ -7,9 +7,9 @@ pub(crate) struct Jump;
 
 impl LoadBalancer for Jump {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
-        let mut places: Vec<_> = (0..candidates.len()).collect();
-        places.sort_by_cached_key(|&place| candidates[place].instance().to_string());
-        Box::new(JumpPicker(places))
+        let mut indices: Vec<_> = (0..candidates.len()).collect();
+        indices.sort_by_cached_key(|&index| candidates[index].instance().to_string());
+        Box::new(JumpPicker(indices))
     }
 }
 
@@ -17,29 +17,29 @@ struct JumpPicker(Vec<usize>);
 
 impl Picker for JumpPicker {
     fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
-        let Self(places) = self;
-        if places.is_empty() {
+        let Self(indices) = self;
+        if indices.is_empty() {
             return None;
         }
-        pick_available(context, places, |key| places[jump(key, places.len())])
+        pick_available(context, indices, |key| indices[jump(key, indices.len())])
     }
 }
 
 /// Returns the first server that may take the call among those that `at` finds for the key and its rehashes; otherwise
-/// the first available of all `places`.
+/// the first available of all `indices`.
 pub(super) fn pick_available(
     context: &PickContext<'_>,
-    places: &[usize],
+    indices: &[usize],
     at: impl Fn(u64) -> usize,
 ) -> Option<usize> {
     let mut key = key::hash_key(context);
     let onward = || {
-        let place = at(key);
+        let index = at(key);
         key = rehash(key);
-        place
+        index
     };
     available::first_drawn(context, onward)
-        .or_else(|| places.iter().copied().find(|&place| context.is_eligible(place)))
+        .or_else(|| indices.iter().copied().find(|&index| context.is_eligible(index)))
 }
 
 /// Derives another key from this one; both jump independently.

@@ -108,21 +108,21 @@ impl LoadBalancer for Ring {
     }
 }
 
-/// Places of the servers in the order of their addresses, which decides where points coincide.
+/// Indices of the servers in the order of their addresses, which decides where points coincide.
 fn in_order(candidates: &[Candidate]) -> Vec<usize> {
-    let mut places: Vec<_> = (0..candidates.len()).collect();
-    places.sort_by_cached_key(|&place| {
-        let address = &candidates[place].instance().address;
+    let mut indices: Vec<_> = (0..candidates.len()).collect();
+    indices.sort_by_cached_key(|&index| {
+        let address = &candidates[index].instance().address;
         (address.parse::<SocketAddr>().ok(), address.clone())
     });
-    places
+    indices
 }
 
 /// The ring.
 struct RingPicker {
     /// Sorted; separate from their servers, so that a search touches less memory.
     hashes: Box<[u32]>,
-    places: Box<[u32]>,
+    indices: Box<[u32]>,
     servers: usize,
 }
 
@@ -131,35 +131,35 @@ impl RingPicker {
         // Hash and rank are packed into one word and sorted together.
         let ranked = in_order.iter().enumerate();
         let mut ring: Vec<_> = ranked
-            .flat_map(|(rank, &place)| {
-                points[place].iter().map(move |&hash| u64::from(hash) << 32 | rank as u64)
+            .flat_map(|(rank, &index)| {
+                points[index].iter().map(move |&hash| u64::from(hash) << 32 | rank as u64)
             })
             .collect();
         ring.sort_unstable();
-        let place = |point: &u64| in_order[(point & u64::from(u32::MAX)) as usize] as u32;
+        let index_of = |point: &u64| in_order[(point & u64::from(u32::MAX)) as usize] as u32;
         Self {
             hashes: ring.iter().map(|point| (point >> 32) as u32).collect(),
-            places: ring.iter().map(place).collect(),
+            indices: ring.iter().map(index_of).collect(),
             servers: points.len(),
         }
     }
 
-    /// Iterates over the servers of all points from a key on, around the ring.
-    fn from(&self, key: u32) -> impl Iterator<Item = usize> {
-        let first = self.hashes.partition_point(|&hash| hash < key);
-        let (before, behind) = self.places.split_at(first);
-        behind.iter().chain(before).map(|&place| place as usize)
+    /// Iterates over the servers of all points from a hash on, around the ring.
+    fn servers_from(&self, hash: u32) -> impl Iterator<Item = usize> {
+        let first = self.hashes.partition_point(|&point| point < hash);
+        let (before, behind) = self.indices.split_at(first);
+        behind.iter().chain(before).map(|&index| index as usize)
     }
 }
 
 impl Picker for RingPicker {
     fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
-        let mut servers = self.from(fold_key(key::hash_key(context)));
-        let near = servers.by_ref().take(NEAR).find(|&place| context.is_eligible(place));
+        let mut servers = self.servers_from(fold_key(key::hash_key(context)));
+        let near = servers.by_ref().take(NEAR).find(|&index| context.is_eligible(index));
         near.or_else(|| {
             // Before walking all points, check whether any server may take the call.
-            let is_any = (0..self.servers).any(|place| context.is_eligible(place));
-            is_any.then(|| servers.find(|&place| context.is_eligible(place))).flatten()
+            let is_any = (0..self.servers).any(|index| context.is_eligible(index));
+            is_any.then(|| servers.find(|&index| context.is_eligible(index))).flatten()
         })
     }
 }
@@ -203,8 +203,8 @@ mod tests {
         let candidates = candidates(20);
         for ring in [Ring::murmur(), Ring::md5(), Ring::ketama()] {
             let mut points: Vec<_> = (0..20)
-                .flat_map(|place| {
-                    ring.points(candidates[place].instance()).into_iter().map(move |hash| (hash, place))
+                .flat_map(|index| {
+                    ring.points(candidates[index].instance()).into_iter().map(move |hash| (hash, index))
                 })
                 .collect();
             points.sort_unstable();

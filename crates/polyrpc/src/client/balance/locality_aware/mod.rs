@@ -63,9 +63,9 @@ struct LocalityAwarePicker {
 
 impl LocalityAwarePicker {
     /// Returns a server's current weight and updates the tree with it.
-    fn weigh(&self, place: usize, server: &ServerWeight, now: Duration) -> i64 {
+    fn weigh(&self, index: usize, server: &ServerWeight, now: Duration) -> i64 {
         let weight = server.weight(now).min(self.most);
-        self.tree.set(place, weight);
+        self.tree.set(index, weight);
         weight
     }
 
@@ -74,15 +74,15 @@ impl LocalityAwarePicker {
         let now = self.elapsed(context.now);
         (0..THROWS).find_map(|_| {
             let total = self.tree.total();
-            let (place, offset) = self.tree.find(rng::below(total.max(0) as u64) as i64)?;
-            let server = self.servers.get(place)?;
-            let is_available = context.is_available(place);
+            let (index, offset) = self.tree.find(rng::below(total.max(0) as u64) as i64)?;
+            let server = self.servers.get(index)?;
+            let is_available = context.is_available(index);
             if !is_available {
                 // The server is to start slowly when it recovers.
                 server.cut(total / self.servers.len() as i64);
             }
-            let weight = self.weigh(place, server, now);
-            (is_available && offset < weight && context.is_eligible(place)).then_some(place)
+            let weight = self.weigh(index, server, now);
+            (is_available && offset < weight && context.is_eligible(index)).then_some(index)
         })
     }
 
@@ -97,21 +97,21 @@ const THROWS: usize = 16;
 
 impl Picker for LocalityAwarePicker {
     fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
-        let weights = || (0..self.servers.len()).map(|place| (place, self.tree.weight(place).max(1) as u64));
+        let weights = || (0..self.servers.len()).map(|index| (index, self.tree.weight(index).max(1) as u64));
         self.pick_by_weight(context).or_else(|| available::by_weight(context, weights()))
     }
 
-    fn call_started(&self, place: usize, now: Instant) {
-        if let Some(server) = self.servers.get(place) {
+    fn call_started(&self, index: usize, now: Instant) {
+        if let Some(server) = self.servers.get(index) {
             server.record_start(self.elapsed(now));
         }
     }
 
-    fn call_finished(&self, place: usize, outcome: &AttemptOutcome<'_>) {
-        if let Some(server) = self.servers.get(place) {
+    fn call_finished(&self, index: usize, outcome: &AttemptOutcome<'_>) {
+        if let Some(server) = self.servers.get(index) {
             let now = self.elapsed(outcome.now);
             server.record_end(now, outcome);
-            self.weigh(place, server, now);
+            self.weigh(index, server, now);
         }
     }
 }

@@ -94,8 +94,8 @@ impl ServerWeight {
 fn failed_latency(outcome: &AttemptOutcome<'_>) -> Duration {
     let lost = outcome.latency.mul_f64(ERROR_RATIO);
     let all = outcome.timeout.unwrap_or(lost);
-    let (left, had) = outcome.attempts;
-    let done = had.saturating_sub(1);
+    let left = outcome.attempts_left;
+    let done = outcome.attempts_made.saturating_sub(1);
     let Some(retries) = left.checked_add(done).filter(|&retries| retries > 0) else { return all };
     (lost.saturating_mul(left).saturating_add(all.saturating_mul(done))) / retries
 }
@@ -219,7 +219,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn success(latency: Duration) -> AttemptOutcome<'static> {
-        AttemptOutcome { latency, now: Instant::now(), failure: None, timeout: None, attempts: (0, 1) }
+        AttemptOutcome::new(latency, Instant::now())
     }
 
     #[test]
@@ -263,10 +263,11 @@ mod tests {
     #[test]
     fn failure_penalty_depends_on_the_remaining_attempts() {
         let status = Status::unavailable("");
-        let failed = |left, had| AttemptOutcome {
+        let failed = |attempts_left, attempts_made| AttemptOutcome {
             failure: Some(&status),
             timeout: Some(100 * MS),
-            attempts: (left, had),
+            attempts_left,
+            attempts_made,
             ..success(10 * MS)
         };
         assert_eq!(failed_latency(&failed(0, 1)), 100 * MS);

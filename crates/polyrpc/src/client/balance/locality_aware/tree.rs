@@ -20,7 +20,7 @@ impl Tree {
     pub(super) fn new(weights: impl ExactSizeIterator<Item = i64>) -> Self {
         let nodes = (0..weights.len()).map(|_| Node::default()).collect();
         let tree = Self { nodes, total: AtomicI64::new(0) };
-        weights.enumerate().for_each(|(place, weight)| tree.set(place, weight));
+        weights.enumerate().for_each(|(index, weight)| tree.set(index, weight));
         tree
     }
 
@@ -28,48 +28,48 @@ impl Tree {
         self.total.load(Ordering::Relaxed)
     }
 
-    pub(super) fn weight(&self, place: usize) -> i64 {
-        self.nodes.get(place).map_or(0, |node| node.weight.load(Ordering::Relaxed))
+    pub(super) fn weight(&self, index: usize) -> i64 {
+        self.nodes.get(index).map_or(0, |node| node.weight.load(Ordering::Relaxed))
     }
 
-    /// Sets the weight of the server at this place.
-    pub(super) fn set(&self, place: usize, weight: i64) {
-        let Some(node) = self.nodes.get(place) else { return };
+    /// Sets the weight of the server with this index.
+    pub(super) fn set(&self, index: usize, weight: i64) {
+        let Some(node) = self.nodes.get(index) else { return };
         let more = weight - node.weight.swap(weight, Ordering::Relaxed);
         if more != 0 {
-            self.add(place, more);
+            self.add(index, more);
         }
     }
 
     /// Propagates a change of a weight to the ancestors.
-    fn add(&self, mut place: usize, more: i64) {
+    fn add(&self, mut index: usize, more: i64) {
         self.total.fetch_add(more, Ordering::Relaxed);
-        while place > 0 {
-            let above = (place - 1) / 2;
-            if place == 2 * above + 1 {
+        while index > 0 {
+            let above = (index - 1) / 2;
+            if index == 2 * above + 1 {
                 self.nodes[above].left.fetch_add(more, Ordering::Relaxed);
             }
-            place = above;
+            index = above;
         }
     }
 
-    /// Finds the place that a random number falls on, and the offset within its weight.
+    /// Finds the index of the server that a random number falls on, and the offset within its weight.
     pub(super) fn find(&self, mut dice: i64) -> Option<(usize, i64)> {
-        let mut place = 0;
+        let mut index = 0;
         loop {
-            let node = self.nodes.get(place)?;
+            let node = self.nodes.get(index)?;
             let left = node.left.load(Ordering::Relaxed);
             if dice < left {
-                place = 2 * place + 1;
+                index = 2 * index + 1;
                 continue;
             }
             dice -= left;
             let weight = node.weight.load(Ordering::Relaxed);
             if dice < weight {
-                return Some((place, dice));
+                return Some((index, dice));
             }
             dice -= weight;
-            place = 2 * place + 2;
+            index = 2 * index + 2;
         }
     }
 }
@@ -85,9 +85,9 @@ mod tests {
         assert_eq!(tree.total(), 24);
         let mut hits = [0; 10];
         for dice in 0..24 {
-            let (place, offset) = tree.find(dice).unwrap();
-            assert!((0..weights[place]).contains(&offset));
-            hits[place] += 1;
+            let (index, offset) = tree.find(dice).unwrap();
+            assert!((0..weights[index]).contains(&offset));
+            hits[index] += 1;
         }
         assert_eq!(hits, weights);
         assert_eq!(tree.find(24), None);
@@ -99,7 +99,7 @@ mod tests {
         tree.set(1, 5);
         tree.set(0, 0);
         assert_eq!((tree.total(), tree.weight(1)), (6, 5));
-        let hits = |place| (0..6).filter(|&dice| tree.find(dice).unwrap().0 == place).count();
+        let hits = |index| (0..6).filter(|&dice| tree.find(dice).unwrap().0 == index).count();
         assert_eq!([hits(0), hits(1), hits(2)], [0, 5, 1]);
     }
 

@@ -49,7 +49,7 @@ impl Picker for SmoothPicker {
     fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
         let mut schedule = self.schedule.lock().unwrap_or_else(PoisonError::into_inner);
         let next =
-            (0..available::DRAWS).map_while(|_| schedule.next()).find(|&place| context.is_eligible(place));
+            (0..available::DRAWS).map_while(|_| schedule.next()).find(|&index| context.is_eligible(index));
         drop(schedule);
         next.or_else(|| available::by_weight(context, self.weights.iter()))
     }

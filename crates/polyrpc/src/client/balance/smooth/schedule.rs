@@ -12,14 +12,16 @@ pub(super) struct WeightedSchedule {
     /// The sum of all weights.
     total: i64,
     turn: u64,
-    /// Binary tree as in a heap, from `FINAL` on; with `n` groups, the last `n` nodes are the groups themselves.
-    rounds: Vec<Round>,
+    /// Nodes of the tournament tree, in the order of a binary heap: the first node is `ROOT`, and the children of a node
+    /// are at twice its index and at the index after that. With `n` groups, the last `n` nodes are the leaves: the
+    /// groups themselves.
+    nodes: Vec<TournamentNode>,
 }
 
 /// Servers of the same weight.
 struct WeightGroup {
     weight: i64,
-    /// Their places, in order.
+    /// Their indices, in ascending order.
     members: Vec<usize>,
     /// Index of the member whose turn it is.
     next: usize,
@@ -28,75 +30,76 @@ struct WeightGroup {
     at: u64,
 }
 
+/// Node of the tournament tree.
 #[derive(Clone, Copy)]
-struct Round {
-    /// Group that is ahead of all below this node.
+struct TournamentNode {
+    /// Index of the group that is ahead of all other groups below this node.
     winner: usize,
-    /// Turn from which this winner, or one further down, may be wrong.
+    /// Turn from which this winner, or that of a node further down, may be overtaken.
     until: u64,
 }
 
-const FINAL: usize = 1;
+/// Index of the root of the tournament tree.
+const ROOT: usize = 1;
 const FOREVER: u64 = u64::MAX;
 
 impl WeightedSchedule {
     /// Creates the schedule of servers with these weights.
     pub(super) fn new(weighted: impl Iterator<Item = (usize, u64)>) -> Self {
         let mut members = BTreeMap::<u64, Vec<usize>>::new();
-        for (place, weight) in weighted.filter(|&(_, weight)| weight > 0) {
-            members.entry(weight).or_default().push(place);
+        for (index, weight) in weighted.filter(|&(_, weight)| weight > 0) {
+            members.entry(weight).or_default().push(index);
         }
         let group = |(weight, members)| WeightGroup { weight, members, next: 0, gained: 0, at: 0 };
         let groups: Vec<_> =
             members.into_iter().map(|(weight, members)| group((weight as i64, members))).collect();
         let total = groups.iter().map(|group| group.weight * group.members.len() as i64).sum();
-        let itself = |round: usize| Round { winner: round.saturating_sub(groups.len()), until: FOREVER };
-        let mut schedule =
-            Self { rounds: (0..2 * groups.len()).map(itself).collect(), groups, total, turn: 0 };
-        (FINAL..schedule.groups.len()).rev().for_each(|round| schedule.advance_round(round));
+        let leaf = |node: usize| TournamentNode { winner: node.saturating_sub(groups.len()), until: FOREVER };
+        let mut schedule = Self { nodes: (0..2 * groups.len()).map(leaf).collect(), groups, total, turn: 0 };
+        (ROOT..schedule.groups.len()).rev().for_each(|node| schedule.replay_node(node));
         schedule
     }
 
-    /// Returns the place of the server whose turn it is; `None` if there are no servers.
+    /// Returns the index of the server whose turn it is; `None` if there are no servers.
     pub(super) fn next(&mut self) -> Option<usize> {
         if self.groups.is_empty() {
             return None;
         }
         self.turn += 1;
-        self.replay_overtaken(FINAL);
-        let winner = self.rounds[FINAL].winner;
-        let place = self.groups[winner].take_turn(self.total, self.turn);
+        self.replay_overtaken(ROOT);
+        let winner = self.nodes[ROOT].winner;
+        let index = self.groups[winner].take_turn(self.total, self.turn);
         self.replay_with(winner);
-        Some(place)
+        Some(index)
     }
 
     /// Replays the nodes whose winner may have been overtaken by now, from this one down.
-    fn replay_overtaken(&mut self, round: usize) {
-        if self.rounds[round].until <= self.turn {
-            self.replay_overtaken(2 * round);
-            self.replay_overtaken(2 * round + 1);
-            self.advance_round(round);
+    fn replay_overtaken(&mut self, node: usize) {
+        if self.nodes[node].until <= self.turn {
+            self.replay_overtaken(2 * node);
+            self.replay_overtaken(2 * node + 1);
+            self.replay_node(node);
         }
     }
 
     /// Replays the nodes on the path of a group.
     fn replay_with(&mut self, group: usize) {
-        let mut round = (self.groups.len() + group) / 2;
-        while round >= FINAL {
-            self.advance_round(round);
-            round /= 2;
+        let mut node = (self.groups.len() + group) / 2;
+        while node >= ROOT {
+            self.replay_node(node);
+            node /= 2;
         }
     }
 
     /// Computes the winner of this node, and until when it stays ahead.
-    fn advance_round(&mut self, round: usize) {
-        let (one, other) = (self.rounds[2 * round], self.rounds[2 * round + 1]);
+    fn replay_node(&mut self, node: usize) {
+        let (one, other) = (self.nodes[2 * node], self.nodes[2 * node + 1]);
         let (mut ahead, mut behind) = (one.winner, other.winner);
         if self.groups[behind].rank(self.turn) > self.groups[ahead].rank(self.turn) {
             (ahead, behind) = (behind, ahead);
         }
         let overtaken = self.groups[ahead].overtaken_at(&self.groups[behind], self.turn);
-        self.rounds[round] = Round { winner: ahead, until: overtaken.min(one.until).min(other.until) };
+        self.nodes[node] = TournamentNode { winner: ahead, until: overtaken.min(one.until).min(other.until) };
     }
 }
 
@@ -106,7 +109,7 @@ impl WeightGroup {
         self.gained + self.weight * (now - self.at) as i64
     }
 
-    /// Returns the sort key: higher gain first, then the lower place.
+    /// Returns the sort key: higher gain first, then the lower index.
     fn rank(&self, now: u64) -> (i64, std::cmp::Reverse<usize>) {
         (self.gain_at(now), std::cmp::Reverse(self.members[self.next]))
     }
@@ -125,13 +128,13 @@ impl WeightGroup {
 
     /// Lets the member whose turn it is pay, and advances to the next one.
     fn take_turn(&mut self, price: i64, now: u64) -> usize {
-        let place = self.members[self.next];
+        let index = self.members[self.next];
         self.next += 1;
         if self.next == self.members.len() {
             // All members have paid now.
             (self.next, self.gained, self.at) = (0, self.gain_at(now) - price, now);
         }
-        place
+        index
     }
 }
 
@@ -145,10 +148,10 @@ mod tests {
         let mut current = vec![0; weights.len()];
         let mut turn = || {
             let mut first = 0;
-            for place in 0..weights.len() {
-                current[place] += weights[place] as i64;
-                if current[place] > current[first] {
-                    first = place;
+            for index in 0..weights.len() {
+                current[index] += weights[index] as i64;
+                if current[index] > current[first] {
+                    first = index;
                 }
             }
             current[first] -= total;

@@ -27,17 +27,17 @@ const ALL: [&str; 18] = [
 
 /// Servers with all attributes that any balancer reads.
 fn servers(n: usize) -> Vec<Candidate> {
-    let candidates_with = |place: usize| {
+    let candidates_with = |index: usize| {
         Attributes::new()
-            .with("weight", (place % 7 + 1).to_string())
-            .with("calls", (place % 3).to_string())
+            .with("weight", (index % 7 + 1).to_string())
+            .with("calls", (index % 3).to_string())
             .with("latitude", "1")
-            .with("longitude", (place % 5).to_string())
+            .with("longitude", (index % 5).to_string())
     };
     candidates(n)
         .iter()
         .enumerate()
-        .map(|(place, candidate)| candidate.with_attributes(candidates_with(place)))
+        .map(|(index, candidate)| candidate.with_attributes(candidates_with(index)))
         .collect()
 }
 
@@ -50,10 +50,10 @@ fn only_available_servers_are_picked() {
             let pick = balance.picker(&candidates);
             // All but a few are unhealthy, ejected or tried.
             let left = [n / 2, n - 1];
-            let tried: Vec<_> = (0..n).filter(|place| place % 3 == 2 && !left.contains(place)).collect();
-            for (place, candidate) in candidates.iter().enumerate().filter(|(place, _)| !left.contains(place))
+            let tried: Vec<_> = (0..n).filter(|index| index % 3 == 2 && !left.contains(index)).collect();
+            for (index, candidate) in candidates.iter().enumerate().filter(|(index, _)| !left.contains(index))
             {
-                match place % 3 {
+                match index % 3 {
                     0 => candidate.load().set_healthy(false),
                     1 => candidate.load().mark_unavailable_until(Instant::now() + Duration::from_secs(60)),
                     _ => {}
@@ -61,8 +61,8 @@ fn only_available_servers_are_picked() {
             }
             for key in 0..200 {
                 let context = PickContext { key: Some(key), tried: &tried, ..context(&candidates) };
-                let place = pick.pick(&context);
-                assert!(place.is_some_and(|place| left.contains(&place)), "{name} among {n}: {place:?}");
+                let index = pick.pick(&context);
+                assert!(index.is_some_and(|index| left.contains(&index)), "{name} among {n}: {index:?}");
             }
         }
     }
@@ -90,13 +90,7 @@ fn no_server_is_picked_if_none_is_available() {
 
 #[test]
 fn outcome_for_an_unknown_index_is_ignored() {
-    let outcome = crate::client::balance::AttemptOutcome {
-        latency: Duration::ZERO,
-        now: Instant::now(),
-        failure: None,
-        timeout: None,
-        attempts: (0, 1),
-    };
+    let outcome = crate::client::balance::AttemptOutcome::new(Duration::ZERO, Instant::now());
     for name in ALL {
         let pick = parse_policy(name).unwrap().picker(&[]);
         pick.call_started(3, Instant::now());
@@ -118,7 +112,7 @@ fn remaining_servers_take_over_evenly() {
             let context = PickContext { key: Some(key), ..context(&candidates) };
             shares[pick.pick(&context).unwrap()] += 1;
         }
-        let others = shares.iter().enumerate().filter(|(place, _)| *place != 4);
+        let others = shares.iter().enumerate().filter(|(index, _)| *index != 4);
         assert!(others.clone().all(|(_, share)| (750..1250).contains(share)), "{name}: {shares:?}");
     }
 }

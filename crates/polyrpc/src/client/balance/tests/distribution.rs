@@ -32,7 +32,7 @@ fn round_robin_picks_each_server_in_turn() {
 #[test]
 fn round_robin_continues_in_the_next_set() {
     let candidates = candidates(4);
-    let balance = RoundRobin::from(0);
+    let balance = RoundRobin::starting_at(0);
     let next = |n: usize| balance.picker(&candidates[..n]).pick(&context(&candidates[..n])).unwrap();
     assert_eq!([next(4), next(4), next(4), next(3), next(4)], [0, 1, 2, 0, 0]);
 }
@@ -194,19 +194,13 @@ fn closest_server_is_picked_and_those_without_coordinates_are_not() {
 }
 
 fn lost(status: &Status) -> AttemptOutcome<'_> {
-    AttemptOutcome {
-        latency: Duration::ZERO,
-        now: Instant::now(),
-        failure: Some(status),
-        timeout: None,
-        attempts: (0, 1),
-    }
+    AttemptOutcome { failure: Some(status), ..AttemptOutcome::new(Duration::ZERO, Instant::now()) }
 }
 
 #[test]
 fn sticky_client_stays_until_its_connection_fails() {
     let candidates = candidates(3);
-    let balance = Sticky::new(RoundRobin::from(0));
+    let balance = Sticky::new(RoundRobin::starting_at(0));
     let pick = balance.picker(&candidates);
     let next = |tried: &[usize]| pick.pick(&PickContext { tried, ..context(&candidates) }).unwrap();
     assert_eq!([next(&[]), next(&[]), next(&[])], [0, 0, 0]);
@@ -227,7 +221,7 @@ fn sticky_client_stays_until_its_connection_fails() {
 #[test]
 fn sticky_client_keeps_its_server_in_other_sets() {
     let candidates = candidates(3);
-    let balance = Sticky::new(RoundRobin::from(2));
+    let balance = Sticky::new(RoundRobin::starting_at(2));
     let next = |set: &[Candidate]| balance.picker(set).pick(&context(set)).unwrap();
     assert_eq!(next(&candidates), 2);
     let turned: Vec<_> = candidates.iter().rev().cloned().collect();

@@ -12,8 +12,8 @@ fn keys() -> impl Iterator<Item = u64> {
 fn owners(balance: &dyn LoadBalancer, candidates: &[Candidate]) -> Vec<String> {
     let pick = balance.picker(candidates);
     let owner = |key| {
-        let place = pick.pick(&PickContext { key: Some(key), ..context(candidates) }).unwrap();
-        candidates[place].instance().address.clone()
+        let index = pick.pick(&PickContext { key: Some(key), ..context(candidates) }).unwrap();
+        candidates[index].instance().address.clone()
     };
     keys().map(owner).collect()
 }
@@ -100,15 +100,15 @@ fn equal_requests_without_a_key_reach_the_same_server() {
     let all = candidates(10);
     for name in ["jump", "doublejump", "c_murmurhash"] {
         let pick = parse_policy(name).unwrap().picker(&all);
-        let place =
+        let picked =
             |method, request: &[u8]| pick.pick(&PickContext { method, request, ..context(&all) }).unwrap();
-        let places = |method| (0..100_u8).map(move |byte| (method, [byte; 3]));
-        let first: Vec<_> = places("Mul").map(|(method, request)| place(method, &request)).collect();
-        let again: Vec<_> = places("Mul").map(|(method, request)| place(method, &request)).collect();
-        let other: Vec<_> = places("Add").map(|(method, request)| place(method, &request)).collect();
+        let requests = |method| (0..100_u8).map(move |byte| (method, [byte; 3]));
+        let first: Vec<_> = requests("Mul").map(|(method, request)| picked(method, &request)).collect();
+        let again: Vec<_> = requests("Mul").map(|(method, request)| picked(method, &request)).collect();
+        let other: Vec<_> = requests("Add").map(|(method, request)| picked(method, &request)).collect();
         assert_eq!(first, again, "{name}");
         assert_ne!(first, other, "{name}");
-        assert!(first.iter().any(|&place| place != first[0]), "{name}");
-        assert!(place("Mul", &vec![7; 10 << 20]) < 10);
+        assert!(first.iter().any(|&index| index != first[0]), "{name}");
+        assert!(picked("Mul", &vec![7; 10 << 20]) < 10);
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn parse_policy(name: &str) -> crate::client::Result<Arc<dyn LoadBala
 /// Servers without attributes.
 pub(crate) fn candidates(n: usize) -> Vec<Candidate> {
     (0..n)
-        .map(|place| Candidate::new(Instance::tcp(format!("10.0.{}.{}:80", place / 256, place % 256))))
+        .map(|index| Candidate::new(Instance::tcp(format!("10.0.{}.{}:80", index / 256, index % 256))))
         .collect()
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn context(candidates: &[Candidate]) -> PickContext<'_> {
 pub(crate) fn shares(pick: &dyn Picker, candidates: &[Candidate], calls: usize) -> Vec<usize> {
     let context = context(candidates);
     let mut shares = vec![0; candidates.len()];
-    (0..calls).filter_map(|_| pick.pick(&context)).for_each(|place| shares[place] += 1);
+    (0..calls).filter_map(|_| pick.pick(&context)).for_each(|index| shares[index] += 1);
     shares
 }
 

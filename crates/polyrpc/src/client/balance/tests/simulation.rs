@@ -53,12 +53,12 @@ impl World {
     fn call(&mut self) {
         let now = self.began + self.now;
         let context = PickContext { now, ..context(&self.candidates) };
-        let place = self.pick.pick(&context).unwrap();
-        self.candidates[place].load().record_start();
-        self.pick.call_started(place, now);
-        let (took, failed) = match self.servers[place](self.now) {
+        let index = self.pick.pick(&context).unwrap();
+        self.candidates[index].load().record_start();
+        self.pick.call_started(index, now);
+        let (took, failed) = match self.servers[index](self.now) {
             Reply::After(work) => {
-                let idle_at = &mut self.idle_at[place];
+                let idle_at = &mut self.idle_at[index];
                 *idle_at = self.now.max(*idle_at) + work;
                 let took = *idle_at - self.now;
                 (took.min(TIMEOUT), took > TIMEOUT)
@@ -67,13 +67,13 @@ impl World {
             Reply::Failure(took) => (took, true),
             Reply::Never => (TIMEOUT, true),
         };
-        self.calls.push((self.now, place));
-        self.ends.push(Reverse((self.now + took, place, self.now, failed)));
+        self.calls.push((self.now, index));
+        self.ends.push(Reverse((self.now + took, index, self.now, failed)));
     }
 
     /// Completes the next call, whose caller then calls again.
     fn step(&mut self) {
-        let Some(Reverse((now, place, began, failed))) = self.ends.pop() else { return };
+        let Some(Reverse((now, index, began, failed))) = self.ends.pop() else { return };
         self.now = now;
         let status = Status::deadline_exceeded("");
         let outcome = AttemptOutcome {
@@ -81,10 +81,11 @@ impl World {
             now: self.began + now,
             failure: failed.then_some(&status),
             timeout: Some(TIMEOUT),
-            attempts: (0, 1),
+            attempts_left: 0,
+            attempts_made: 1,
         };
-        self.candidates[place].load().record_end();
-        self.pick.call_finished(place, &outcome);
+        self.candidates[index].load().record_end();
+        self.pick.call_finished(index, &outcome);
         self.call();
     }
 
@@ -98,8 +99,8 @@ impl World {
     /// Returns each server's share of the calls between these times.
     fn shares(&self, from: Duration, until: Duration) -> Vec<f64> {
         let within: Vec<_> = self.calls.iter().filter(|(at, _)| (from..until).contains(at)).collect();
-        let count = |place| within.iter().filter(|(_, at)| *at == place).count() as f64;
-        (0..self.servers.len()).map(|place| count(place) / within.len() as f64).collect()
+        let count = |index| within.iter().filter(|(_, at)| *at == index).count() as f64;
+        (0..self.servers.len()).map(|index| count(index) / within.len() as f64).collect()
     }
 }
 
@@ -143,7 +144,7 @@ fn slow_server_receives_less_load() {
         world.run(20, 10 * SECOND);
         let shares = world.shares(SECOND, 10 * SECOND);
         assert!(shares[0] < 0.02, "{balance:?}: {shares:?}");
-        assert!(world.calls.iter().any(|(_, place)| *place == 0), "{balance:?}");
+        assert!(world.calls.iter().any(|(_, index)| *index == 0), "{balance:?}");
     }
 }
 

@@ -67,8 +67,8 @@ impl CircuitState {
     }
 
     /// Returns how many of this number of servers may be ejected.
-    pub(in crate::client::cluster) fn places_out(&self, servers: usize) -> usize {
-        self.breaker.places_out(servers)
+    pub(in crate::client::cluster) fn ejection_limit(&self, servers: usize) -> usize {
+        self.breaker.ejection_limit(servers)
     }
 
     /// Records the end of a call. Returns whether the circuit is to be [opened](Self::open). If it may not be opened,
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     fn outcome(failure: Option<&Status>, now: Instant) -> AttemptOutcome<'_> {
-        AttemptOutcome { latency: Duration::from_millis(1), now, failure, timeout: None, attempts: (0, 1) }
+        AttemptOutcome { failure, ..AttemptOutcome::new(Duration::from_millis(1), now) }
     }
 
     fn fails(circuit: &CircuitState, now: Instant) -> bool {

@@ -123,7 +123,7 @@ impl CircuitBreaker {
     }
 
     /// Returns how many of this number of servers may be ejected.
-    pub(super) fn places_out(&self, servers: usize) -> usize {
+    pub(super) fn ejection_limit(&self, servers: usize) -> usize {
         if self.max_ejected == 0.0 {
             return 0;
         }
@@ -147,12 +147,12 @@ mod tests {
     fn at_least_one_server_stays() {
         let breaker = CircuitBreaker::rpcx();
         for (servers, out) in [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (9, 4), (100, 50)] {
-            assert_eq!(breaker.places_out(servers), out, "{servers}");
+            assert_eq!(breaker.ejection_limit(servers), out, "{servers}");
         }
-        assert_eq!(breaker.clone().max_ejected(1.0).places_out(10), 9);
-        assert_eq!(breaker.clone().max_ejected(0.01).places_out(10), 1);
-        assert_eq!(breaker.clone().max_ejected(0.0).places_out(10), 0);
-        assert_eq!(breaker.clone().max_ejected(f64::NAN).places_out(10), 0);
-        assert_eq!(breaker.max_ejected(f64::INFINITY).places_out(10), 9);
+        assert_eq!(breaker.clone().max_ejected(1.0).ejection_limit(10), 9);
+        assert_eq!(breaker.clone().max_ejected(0.01).ejection_limit(10), 1);
+        assert_eq!(breaker.clone().max_ejected(0.0).ejection_limit(10), 0);
+        assert_eq!(breaker.clone().max_ejected(f64::NAN).ejection_limit(10), 0);
+        assert_eq!(breaker.max_ejected(f64::INFINITY).ejection_limit(10), 9);
     }
 }

@@ -30,8 +30,8 @@ impl Window {
     /// Records the end of a call. Returns whether too many have failed.
     pub(super) fn record(&mut self, limit: &RateLimit, failed: bool, now: Duration) -> bool {
         self.advance(limit, now);
-        let place = (self.newest % TENTHS as u64) as usize;
-        if let Some(tenth) = self.tenths.get_mut(place) {
+        let index = (self.newest % TENTHS as u64) as usize;
+        if let Some(tenth) = self.tenths.get_mut(index) {
             tenth.calls = tenth.calls.saturating_add(1);
             tenth.failures = tenth.failures.saturating_add(u32::from(failed));
         }
@@ -51,8 +51,8 @@ impl Window {
             return;
         }
         for gone in 1..=passed.min(TENTHS as u64) {
-            let place = (self.newest.wrapping_add(gone) % TENTHS as u64) as usize;
-            if let Some(tenth) = self.tenths.get_mut(place) {
+            let index = (self.newest.wrapping_add(gone) % TENTHS as u64) as usize;
+            if let Some(tenth) = self.tenths.get_mut(index) {
                 let Tenth { calls, failures } = std::mem::take(tenth);
                 self.calls = self.calls.saturating_sub(calls);
                 self.failures = self.failures.saturating_sub(failures);

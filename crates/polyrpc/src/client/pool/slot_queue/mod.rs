@@ -27,7 +27,7 @@ struct QueueState<S> {
     connecting: Option<u64>,
 }
 
-/// Number of a call in the queue: its place in the order of arrival.
+/// Number of a call in the queue: its position in the order of arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ticket(u64);
 

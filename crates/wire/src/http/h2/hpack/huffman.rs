@@ -228,7 +228,7 @@ const fn codes<const N: usize>(above: u32, most: u32) -> [(u8, u8); N] {
     let mut symbol = 0;
     while symbol < CODES.len() {
         let (code, bits) = CODES[symbol];
-        // A symbol with a short code is never looked up, and would be in the place of another one.
+        // A symbol with a short code is never looked up, and would take the place of another one.
         if bits as u32 > above && bits as u32 <= most && bits as u32 > LOOKED_AT {
             let from = (code as usize) << (most - bits as u32);
             let mut at = from;

@@ -94,7 +94,7 @@ pub(super) struct DynamicTable {
     limit: usize,
 }
 
-/// Place of a name, with the value after it.
+/// Where a name is stored, with the value after it.
 #[derive(Debug)]
 struct Entry {
     /// Bytes added to the table before it; wraps around.

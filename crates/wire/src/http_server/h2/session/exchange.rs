@@ -39,7 +39,7 @@ impl Server {
         if fields.get(b"content-type").is_some_and(is_grpc) {
             return None;
         }
-        // Malformed requests are rejected in the same place as malformed calls.
+        // Malformed requests are rejected at the same point as malformed calls.
         let request = from_h2(fields, usize::MAX).ok()?;
         if !request_kind::is_for_others(&config, &request) {
             return None;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// Where a server listens, with each transport.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Places {
+pub(crate) struct Addresses {
     pub(crate) tcp: String,
     pub(crate) tls: String,
     pub(crate) kcp: String,
@@ -18,23 +18,23 @@ pub(crate) struct Places {
     pub(crate) unix: PathBuf,
 }
 
-impl Places {
+impl Addresses {
     /// Chooses free ports of this host, and a socket in this folder.
     ///
     /// # Errors
     ///
     /// If no port is free.
     pub(crate) fn choose(host: &str, folder: &Path) -> io::Result<Self> {
-        let place = || free_port(host).map(|port| format!("{host}:{port}"));
-        let tcp = place()?;
+        let address = || free_port(host).map(|port| format!("{host}:{port}"));
+        let tcp = address()?;
         let unix = folder.join(format!("{}.sock", tcp.replace(':', "-")));
-        Ok(Self { tcp, tls: place()?, kcp: place()?, quic: place()?, unix })
+        Ok(Self { tcp, tls: address()?, kcp: address()?, quic: address()?, unix })
     }
 
     /// Ports of a host that nothing else uses.
     pub(crate) fn with_fixed_ports(host: &str, folder: &Path) -> Self {
-        let place = |port| format!("{host}:{port}");
-        let [tcp, tls, kcp, quic] = [7001, 7002, 7003, 7004].map(place);
+        let address = |port| format!("{host}:{port}");
+        let [tcp, tls, kcp, quic] = [7001, 7002, 7003, 7004].map(address);
         Self { tcp, tls, kcp, quic, unix: folder.join("server.sock") }
     }
 }
@@ -71,9 +71,9 @@ mod tests {
 
     #[test]
     fn chosen_ports_are_distinct_and_not_ephemeral() {
-        let places = Places::choose("127.0.0.1", Path::new("/nowhere")).unwrap();
-        let mut ports: Vec<u16> = [&places.tcp, &places.tls, &places.kcp, &places.quic]
-            .map(|place| place.rsplit_once(':').unwrap().1.parse().unwrap())
+        let addresses = Addresses::choose("127.0.0.1", Path::new("/nowhere")).unwrap();
+        let mut ports: Vec<u16> = [&addresses.tcp, &addresses.tls, &addresses.kcp, &addresses.quic]
+            .map(|address| address.rsplit_once(':').unwrap().1.parse().unwrap())
             .into();
         ports.sort_unstable();
         ports.dedup();
