@@ -239,9 +239,9 @@ def check_all():
     for crate in (crate for pattern in CRATES for crate in sorted(ROOT.glob(pattern))):
         for root in roots(crate):
             modules = read(root)
-            places = [path for path, module in modules.items() if len(module.children) > 1]
-            results += [check(root, modules, path, False) for path in places]
-    print(f"{sum(results)} of {len(results)} places without circles")
+            modules_with_children = [path for path, module in modules.items() if len(module.children) > 1]
+            results += [check(root, modules, path, False) for path in modules_with_children]
+    print(f"{sum(results)} of {len(results)} modules without circles")
     return bool(results) and all(results)
 
 

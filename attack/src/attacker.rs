@@ -5,9 +5,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use clap::Args;
 
-use crate::attacks::{Attack, Outcome, Siege};
+use crate::attacks::{Attack, AttackContext, Outcome};
 use crate::profile::Profile;
-use crate::victim::Target;
+use crate::target_server::Target;
 
 /// Arguments of the attacker.
 #[derive(Debug, Args)]
@@ -29,17 +29,17 @@ pub(crate) async fn attack(options: &Options) -> io::Result<()> {
     rustix::process::nice(19)?;
     let attack = Attack::find(&options.name).ok_or_else(|| io::Error::other("no attack has this name"))?;
     let target: Target = serde_json::from_str(&options.target)?;
-    let siege = Siege::new(options.profile, target, attack.end);
-    let mut outcome = (attack.run)(siege.clone()).await.unwrap_or_else(|error| Outcome {
+    let context = AttackContext::new(options.profile, target, attack.end);
+    let mut outcome = (attack.run)(context.clone()).await.unwrap_or_else(|error| Outcome {
         failures: vec![format!("the attack broke off: {error}")],
         ..Outcome::default()
     });
-    outcome.sent += siege.sent();
+    outcome.sent += context.sent();
     println!("{}", serde_json::to_string(&outcome)?);
     io::stdout().flush()?;
-    // Connections of the siege stay open until the parent has checked the server.
+    // Connections of the attack stay open until the parent has checked the server.
     let _ = io::stdin().lines().next();
-    drop(siege);
+    drop(context);
     Ok(())
 }
 

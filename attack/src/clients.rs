@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::measure::Record;
 use crate::operator;
 use crate::service::{PlainClient, TOKEN};
-use crate::victim::Target;
+use crate::target_server::Target;
 
 /// Interval between calls of a client.
 const PERIOD: Duration = Duration::from_millis(10);
@@ -38,7 +38,7 @@ type Call = Arc<dyn Fn() -> Answer + Send + Sync>;
 
 /// The process under attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Under {
+pub(crate) enum TargetKind {
     Server,
     /// A gateway in front of a server.
     Gateway,
@@ -62,11 +62,11 @@ impl Clients {
     /// # Errors
     ///
     /// If a client cannot be built, or its first call fails.
-    pub(crate) async fn start(target: &Target, under: Under) -> std::result::Result<Self, String> {
+    pub(crate) async fn start(target: &Target, target_kind: TargetKind) -> std::result::Result<Self, String> {
         let record = Arc::new(Record::default());
         let mut tasks = JoinSet::new();
         let mut clients = clients(target)?;
-        clients.retain(|(name, _)| under == Under::Server || !UNTRANSLATED.contains(name));
+        clients.retain(|(name, _)| target_kind == TargetKind::Server || !UNTRANSLATED.contains(name));
         for (name, call) in &clients {
             let answered = timeout(CALL_TIMEOUT, call()).await.map_err(|_| "no answer".to_owned());
             answered.and_then(|answer| answer).map_err(|error| format!("{name}: {error}"))?;
@@ -86,7 +86,7 @@ impl Clients {
         ));
         tasks.spawn(keep_stream(client("grpc", &target.open)?, record.clone()));
         let admin = Arc::new(Record::default());
-        tasks.spawn(operator::watch(target.admin.clone(), admin.clone()));
+        tasks.spawn(operator::poll_pages(target.admin.clone(), admin.clone()));
         Ok(Self { record, admin, tasks })
     }
 
@@ -172,7 +172,7 @@ fn clients(target: &Target) -> std::result::Result<Vec<(&'static str, Call)>, St
 /// Makes each call on a new connection, over one protocol and transport after the other.
 fn call_on_new_connection(target: &Target) -> std::result::Result<Call, String> {
     let target = target.clone();
-    let turn = std::sync::atomic::AtomicUsize::new(0);
+    let next_index = std::sync::atomic::AtomicUsize::new(0);
     let ways: [(&str, fn(&Target) -> &str); 7] = [
         ("rpcx", |target| &target.open),
         ("grpc", |target| &target.open),
@@ -186,8 +186,8 @@ fn call_on_new_connection(target: &Target) -> std::result::Result<Call, String> 
         client_with_root(scheme, address_of(&target), &target)?;
     }
     Ok(Arc::new(move || {
-        let turn = turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let (scheme, address_of) = ways[turn % ways.len()];
+        let index = next_index.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let (scheme, address_of) = ways[index % ways.len()];
         let client = client_with_root(scheme, address_of(&target), &target);
         Box::pin(async move {
             let answer = client?.call::<String>("Plain/Echo", TEXT).await;

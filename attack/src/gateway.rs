@@ -9,7 +9,7 @@ use polyrpc_gateway::{Config, Gateway};
 
 use crate::profile::{BUDGET, Profile};
 use crate::service::TOKEN;
-use crate::victim::{Certificate, Target, address_text};
+use crate::target_server::{Certificate, Target, address_text};
 
 /// Arguments of the gateway.
 #[derive(Debug, Args)]
@@ -38,9 +38,9 @@ pub(crate) async fn serve(options: &Options) -> io::Result<()> {
         .map_err(|_| io::Error::other("the gateway listens at six addresses"))?;
     let admin = gateway.admin_address().map(address_text).unwrap_or_default();
     let certificate = certificate.certificate;
-    let (unix, entries) = (unix.into(), ENTRIES);
+    let (unix, entries) = (unix.into(), MAX_METADATA_ENTRIES);
     let target = Target { open, guarded, unix, tls, kcp, quic, admin, certificate, entries };
-    if target.announce_until_the_end().await? {
+    if target.announce_and_wait().await? {
         gateway.shutdown().await;
     }
     let _ = std::fs::remove_dir_all(folder);
@@ -48,8 +48,8 @@ pub(crate) async fn serve(options: &Options) -> io::Result<()> {
     std::process::exit(0);
 }
 
-/// As many as a call of rpcx may have, less those that the gateway and its client add.
-const ENTRIES: usize = 230;
+/// Number of metadata entries that a call of rpcx may have, minus those that the gateway and its client add.
+const MAX_METADATA_ENTRIES: usize = 230;
 
 /// Callers of every protocol reach an upstream in a format to which theirs can be translated without a schema; streams,
 /// gRPC, and the attackers' functions of net/rpc and rest_rpc are forwarded without decoding.

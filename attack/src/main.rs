@@ -1,9 +1,9 @@
 //! Attacks on a PolyRPC server, each alongside well-behaved clients of every protocol.
 //!
 //! 1. [`mod@attacks`] lists the attacks, one file per family, and the expected outcome of each.
-//! 2. [`suite`] runs them one by one: [`victim`] is the server, in a separate process, or a [`mod@gateway`] in front of
-//!    it; [`clients`] are the well-behaved clients, in this process; [`attacker`] is the attack, in a third process with
-//!    the lowest priority.
+//! 2. [`suite`] runs them one by one: [`target_server`] is the server, in a separate process, or a [`mod@gateway`] in
+//!    front of it; [`clients`] are the well-behaved clients, in this process; [`attacker`] is the attack, in a third
+//!    process with the lowest priority.
 //! 3. [`sink`] is attacked in place of the server if calls were late, to measure the cost of the attack for the machine
 //!    alone.
 //! 4. [`measure`] reads latencies and the server's memory, [`report`] prints the table;
@@ -32,8 +32,8 @@ mod service;
 mod sink;
 mod soak;
 mod suite;
+mod target_server;
 mod thresholds;
-mod victim;
 
 use std::io;
 use std::process::ExitCode;
@@ -69,7 +69,7 @@ enum Role {
     QuinnEcho(networks::EchoOptions),
     /// The server under attack.
     #[command(hide = true)]
-    Victim(victim::Options),
+    TargetServer(target_server::Options),
     /// A process that only reads; it is attacked instead of the server to measure the load of the attack itself.
     #[command(hide = true)]
     Sink,
@@ -92,7 +92,7 @@ fn main() -> io::Result<ExitCode> {
         Some(Role::Instructions(options)) => instructions::run(&options),
         Some(Role::Replica(options)) => cluster::serve(&options).map(|()| ExitCode::SUCCESS),
         Some(Role::QuinnEcho(options)) => networks::serve_echo(&options).map(|()| ExitCode::SUCCESS),
-        Some(Role::Victim(options)) => victim::serve(&options).map(|()| ExitCode::SUCCESS),
+        Some(Role::TargetServer(options)) => target_server::serve(&options).map(|()| ExitCode::SUCCESS),
         Some(Role::Sink) => sink::read_everything().map(|()| ExitCode::SUCCESS),
         Some(Role::Gateway(options)) => gateway::serve(&options).map(|()| ExitCode::SUCCESS),
         Some(Role::Attacker(options)) => attacker::attack(&options).map(|()| ExitCode::SUCCESS),

@@ -10,14 +10,14 @@ use crate::admin_pages::{PATIENCE, exchange};
 use crate::measure::{Calls, Record};
 use crate::profile::Profile;
 use crate::report::Row;
-use crate::thresholds::{ADMIN, SHORT_ADMIN};
+use crate::thresholds::{MAX_ADMIN_LATENCY, SHORT_MAX_ADMIN_LATENCY};
 
 const PERIOD: Duration = Duration::from_millis(100);
 const PAGES: [&str; 5] = ["/readyz", "/status", "/connections", "/vars", "/rpcz"];
 const NAME: &str = "admin listener";
 
 /// Requests the pages, one after the other.
-pub(crate) async fn watch(address: String, record: Arc<Record>) {
+pub(crate) async fn poll_pages(address: String, record: Arc<Record>) {
     let mut interval = interval(PERIOD);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for page in PAGES.iter().cycle() {
@@ -50,9 +50,9 @@ impl Row {
         if lost > 0 {
             self.failures.push(format!("the {NAME} failed {lost} times: {}", reason.unwrap_or_default()));
         }
-        let most = profile.pick(ADMIN, SHORT_ADMIN);
-        if self.admin > most {
-            self.failures.push(format!("the {NAME} took more than {} ms", most.as_millis()));
+        let max = profile.pick(MAX_ADMIN_LATENCY, SHORT_MAX_ADMIN_LATENCY);
+        if self.admin > max {
+            self.failures.push(format!("the {NAME} took more than {} ms", max.as_millis()));
         }
     }
 }

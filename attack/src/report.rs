@@ -8,7 +8,10 @@ use serde::{Serialize, Serializer};
 use crate::attacks::Attack;
 use crate::measure::{Calls, p99};
 use crate::profile::{BUDGET, Profile};
-use crate::thresholds::{ADMIN, BESIDE, FLOOR, RATIO, REMAINS, SHORT_P99, STOLEN};
+use crate::thresholds::{
+    MAX_ABOVE_BUDGET, MAX_ADMIN_LATENCY, MAX_MEMORY_GROWTH, MAX_P99_RATIO, MAX_STOLEN_SHARE,
+    MIN_BASELINE_P99, SHORT_MAX_P99,
+};
 
 /// Outcome of one attack.
 #[derive(Debug, Serialize)]
@@ -83,7 +86,7 @@ impl Row {
 
     /// Whether the hypervisor took so much CPU time that a p99 says nothing about the server.
     pub(crate) fn is_disturbed(&self) -> bool {
-        self.stolen > STOLEN
+        self.stolen > MAX_STOLEN_SHARE
     }
 }
 
@@ -133,7 +136,7 @@ pub(crate) fn head(profile: Profile) {
     if profile.is_short() {
         println!(
             "(short form: shorter time-outs, smaller attacks, one server for several attacks; a p99 up to {} ms is no failure)",
-            SHORT_P99.as_millis()
+            SHORT_MAX_P99.as_millis()
         );
     }
 }
@@ -173,20 +176,20 @@ pub(crate) fn row(row: &Row) {
 pub(crate) fn foot(rows: &[Row]) {
     println!();
     println!(
-        "ok: no call of a well-behaved client is lost; p99 ≤ {RATIO} × its baseline, which counts as {} ms at least",
-        FLOOR.as_millis()
+        "ok: no call of a well-behaved client is lost; p99 ≤ {MAX_P99_RATIO} × its baseline, which counts as {} ms at least",
+        MIN_BASELINE_P99.as_millis()
     );
     println!(
         "    (of each client with 300 calls or more, and of all together; a late row is measured thrice, and compared with\n     the same calls while a process that only reads is attacked; a measurement during which the hypervisor took more\n     than {} % of a core is repeated);",
-        STOLEN * 100.0
+        MAX_STOLEN_SHARE * 100.0
     );
-    println!("    the admin listener answers each request within {} ms;", ADMIN.as_millis());
+    println!("    the admin listener answers each request within {} ms;", MAX_ADMIN_LATENCY.as_millis());
     println!(
         "    resident memory ≤ {} MiB (a budget of {} MiB and {} MiB) and back to {} MiB above the start;",
-        (BUDGET + BESIDE) >> 20,
+        (BUDGET + MAX_ABOVE_BUDGET) >> 20,
         BUDGET >> 20,
-        BESIDE >> 20,
-        REMAINS >> 20
+        MAX_ABOVE_BUDGET >> 20,
+        MAX_MEMORY_GROWTH >> 20
     );
     println!(
         "    the attackers' connections or streams ended within the limit that is documented, or held under one."

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, UdpSocket};
 
-use crate::victim::Target;
+use crate::target_server::Target;
 
 /// Size of a read, as the server's.
 const CHUNK: usize = 64 << 10;
@@ -25,7 +25,7 @@ pub(crate) async fn read_everything() -> io::Result<()> {
         tls: tls.local_addr()?.to_string(),
         kcp: kcp.local_addr()?.to_string(),
         quic: quic.local_addr()?.to_string(),
-        ..Target::nowhere()
+        ..Target::none()
     };
     println!("{}", serde_json::to_string(&target)?);
     io::stdout().flush()?;

@@ -10,12 +10,14 @@ use clap::Args;
 
 use crate::attacker::Attacker;
 use crate::attacks::{Attack, End, Form, Outcome};
-use crate::clients::{Clients, Under};
+use crate::clients::{Clients, TargetKind};
 use crate::measure::{Calls, StealMeter, p99};
 use crate::profile::{BUDGET, Profile};
 use crate::report::{self, Row};
-use crate::thresholds::{BESIDE, FLOOR, RATIO, REMAINS, SHORT_P99, STOLEN};
-use crate::victim::Victim;
+use crate::target_server::TargetProcess;
+use crate::thresholds::{
+    MAX_ABOVE_BUDGET, MAX_MEMORY_GROWTH, MAX_P99_RATIO, MAX_STOLEN_SHARE, MIN_BASELINE_P99, SHORT_MAX_P99,
+};
 
 /// Options of the suite.
 #[derive(Debug, Args)]
@@ -43,13 +45,13 @@ const MAX_DISTURBED: usize = 8;
 /// Timeout of an attack.
 const ATTACK_TIMEOUT: Duration = Duration::from_secs(90);
 /// Time limit for a server without calls to exit.
-const EXIT: Duration = Duration::from_secs(3);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Minimum number of calls for a client's p99; with fewer, only that of all clients is checked.
 const MIN_CALLS: usize = 300;
 
 /// The attacks on a gateway: those whose calls it forwards, or that make it buffer the data of either side. The others
 /// exercise the same code as in a server.
-const GATEWAY: [&str; 13] = [
+const GATEWAY_ATTACKS: [&str; 13] = [
     "heads_without_body",
     "watches",
     "half_a_message",
@@ -69,7 +71,7 @@ const GATEWAY: [&str; 13] = [
 #[tokio::main]
 pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
     let profile = if options.short { Profile::Short } else { Profile::Full };
-    let chosen: Vec<_> = Attack::all().filter(|attack| options.chooses(attack, profile)).collect();
+    let chosen: Vec<_> = Attack::all().filter(|attack| options.selects(attack, profile)).collect();
     if options.list {
         report::list(&chosen);
         return Ok(ExitCode::SUCCESS);
@@ -78,7 +80,7 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no attack has such a name"));
     }
     report::head(profile);
-    let mut suite = Suite { profile, under: options.under(), stage: None };
+    let mut suite = Suite { profile, target_kind: options.target_kind(), test_bed: None };
     let mut rows = Vec::new();
     for attack in chosen {
         let row = suite.evaluate(attack).await?;
@@ -94,12 +96,12 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
 }
 
 impl Options {
-    fn under(&self) -> Under {
-        if self.gateway { Under::Gateway } else { Under::Server }
+    fn target_kind(&self) -> TargetKind {
+        if self.gateway { TargetKind::Gateway } else { TargetKind::Server }
     }
 
-    fn chooses(&self, attack: &Attack, profile: Profile) -> bool {
-        if self.gateway && !GATEWAY.contains(&attack.name) {
+    fn selects(&self, attack: &Attack, profile: Profile) -> bool {
+        if self.gateway && !GATEWAY_ATTACKS.contains(&attack.name) {
             return false;
         }
         if profile.is_short() && attack.form == Form::FullOnly {
@@ -110,30 +112,30 @@ impl Options {
     }
 }
 
-/// A server, or a gateway, and its well-behaved clients.
-struct Stage {
+/// The process under attack and its well-behaved clients.
+struct TestBed {
     clients: Clients,
-    victim: Victim,
+    process: TargetProcess,
     /// The server behind a gateway.
-    _upstream: Option<Victim>,
+    _upstream: Option<TargetProcess>,
     baseline: BTreeMap<&'static str, Calls>,
 }
 
-impl Stage {
-    async fn set(profile: Profile, under: Under) -> io::Result<Self> {
-        let (victim, _upstream) = match under {
-            Under::Server => (Victim::start(profile)?, None),
-            Under::Gateway => {
-                let upstream = Victim::start_upstream()?;
-                (Victim::start_gateway(profile, &upstream)?, Some(upstream))
+impl TestBed {
+    async fn start(profile: Profile, target_kind: TargetKind) -> io::Result<Self> {
+        let (process, _upstream) = match target_kind {
+            TargetKind::Server => (TargetProcess::start(profile)?, None),
+            TargetKind::Gateway => {
+                let upstream = TargetProcess::start_upstream()?;
+                (TargetProcess::start_gateway(profile, &upstream)?, Some(upstream))
             }
         };
-        let clients = Clients::start(&victim.target, under).await.map_err(io::Error::other)?;
+        let clients = Clients::start(&process.target, target_kind).await.map_err(io::Error::other)?;
         // One-time effects, such as the first growth of a buffer, are not part of the baseline.
         tokio::time::sleep(Duration::from_millis(300)).await;
-        let mut stage = Self { clients, victim, _upstream, baseline: BTreeMap::new() };
-        stage.measure_baseline(profile).await?;
-        Ok(stage)
+        let mut test_bed = Self { clients, process, _upstream, baseline: BTreeMap::new() };
+        test_bed.measure_baseline(profile).await?;
+        Ok(test_bed)
     }
 
     /// Measures the calls without an attack; again while the hypervisor takes CPU time. In the short form, whose timeouts
@@ -154,7 +156,7 @@ impl Stage {
             };
             let is_final = match profile.is_short() {
                 true => measured.is_ok(),
-                false => measured.is_err() || steal.share() <= STOLEN,
+                false => measured.is_err() || steal.share() <= MAX_STOLEN_SHARE,
             };
             if is_final {
                 break;
@@ -166,9 +168,9 @@ impl Stage {
 
 struct Suite {
     profile: Profile,
-    under: Under,
-    /// State that the next attack can reuse.
-    stage: Option<Stage>,
+    target_kind: TargetKind,
+    /// Processes and clients that the next attack can reuse.
+    test_bed: Option<TestBed>,
 }
 
 impl Suite {
@@ -212,21 +214,21 @@ impl Suite {
     /// Measures the same calls to a server that is not attacked, while a process that only reads is attacked: moving
     /// bytes delays every program on a machine. Calls at most twice as slow as these are not a failure of the server.
     async fn compare_with_sink(&self, attack: &'static Attack, row: &mut Row) -> io::Result<()> {
-        let stage = Stage::set(self.profile, self.under).await?;
+        let test_bed = TestBed::start(self.profile, self.target_kind).await?;
         let mut beside_sink = BTreeMap::new();
         for _ in 0..=MAX_DISTURBED {
             let steal = StealMeter::start();
-            stage.clients.record.take();
-            let sink = Victim::start_sink()?;
+            test_bed.clients.record.take();
+            let sink = TargetProcess::start_sink()?;
             let _attacker = Attacker::start(attack, self.profile, &sink.target)?;
             // As long as the attack on the server took, so that quiet periods have the same weight.
             tokio::time::sleep(Duration::from_secs_f64(row.seconds)).await;
-            beside_sink = stage.clients.record.take();
-            if steal.share() <= STOLEN {
+            beside_sink = test_bed.clients.record.take();
+            if steal.share() <= MAX_STOLEN_SHARE {
                 break;
             }
         }
-        row.compare_with_sink(&stage.baseline, &beside_sink);
+        row.compare_with_sink(&test_bed.baseline, &beside_sink);
         Ok(())
     }
 
@@ -234,14 +236,14 @@ impl Suite {
         if attack.form == Form::Alone {
             return self.attempt_alone(attack).await;
         }
-        let mut stage = match self.stage.take() {
-            Some(stage) => stage,
-            None => Stage::set(self.profile, self.under).await?,
+        let mut test_bed = match self.test_bed.take() {
+            Some(test_bed) => test_bed,
+            None => TestBed::start(self.profile, self.target_kind).await?,
         };
-        let row = self.make(attack, &mut stage).await?;
-        let is_reusable = self.profile.is_short() && row.failures.is_empty() && stage.victim.is_running();
+        let row = self.run_attack(attack, &mut test_bed).await?;
+        let is_reusable = self.profile.is_short() && row.failures.is_empty() && test_bed.process.is_running();
         if is_reusable && attack.form != Form::Terminated {
-            self.stage = Some(stage);
+            self.test_bed = Some(test_bed);
         }
         Ok(row)
     }
@@ -249,26 +251,26 @@ impl Suite {
     /// An attack without a server and its clients.
     async fn attempt_alone(&self, attack: &'static Attack) -> io::Result<Row> {
         let mut row = Row::new(attack);
-        let nowhere = crate::victim::Target::nowhere();
-        let mut attacker = Attacker::start(attack, self.profile, &nowhere)?;
+        let target = crate::target_server::Target::none();
+        let mut attacker = Attacker::start(attack, self.profile, &target)?;
         let outcome = outcome(&mut attacker).await;
         row.take_outcome(outcome);
         Ok(row)
     }
 
-    async fn make(&self, attack: &'static Attack, stage: &mut Stage) -> io::Result<Row> {
+    async fn run_attack(&self, attack: &'static Attack, test_bed: &mut TestBed) -> io::Result<Row> {
         let mut row = Row::new(attack);
-        let memory = stage.victim.memory();
+        let memory = test_bed.process.memory();
         memory.forget_peak();
         let (at_start, cpu, begun) = (memory.resident(), memory.cpu(), Instant::now());
-        stage.clients.record.take();
-        stage.clients.admin.take();
+        test_bed.clients.record.take();
+        test_bed.clients.admin.take();
 
         let steal = StealMeter::start();
-        let mut attacker = Attacker::start(attack, self.profile, &stage.victim.target)?;
+        let mut attacker = Attacker::start(attack, self.profile, &test_bed.process.target)?;
         let outcome = outcome(&mut attacker).await;
         tokio::time::sleep(self.profile.window().saturating_sub(begun.elapsed())).await;
-        let calls = stage.clients.record.take();
+        let calls = test_bed.clients.record.take();
 
         row.stolen = steal.share();
         row.seconds = begun.elapsed().as_secs_f64();
@@ -277,19 +279,19 @@ impl Suite {
         row.judge_memory();
         row.judge_end(attack, &outcome, self.profile);
         row.take_outcome(outcome);
-        row.judge_calls(&calls, &stage.baseline, self.profile);
-        row.judge_admin(&stage.clients.admin, self.profile);
-        if !stage.victim.is_running() {
+        row.judge_calls(&calls, &test_bed.baseline, self.profile);
+        row.judge_admin(&test_bed.clients.admin, self.profile);
+        if !test_bed.process.is_running() {
             row.failures.push("the server's process ended".to_owned());
             return Ok(row);
         }
         if attack.form == Form::Terminated {
-            stage.clients.stop();
-            row.terminate(stage)?;
+            test_bed.clients.stop();
+            row.terminate(test_bed)?;
             return Ok(row);
         }
         drop(attacker);
-        row.wait_for_recovery(stage, at_start, self.profile).await;
+        row.wait_for_recovery(test_bed, at_start, self.profile).await;
         Ok(row)
     }
 }
@@ -312,8 +314,8 @@ impl Row {
     }
 
     fn judge_memory(&mut self) {
-        if self.peak > BUDGET + BESIDE {
-            self.failures.push(format!("memory above {} MiB", (BUDGET + BESIDE) >> 20));
+        if self.peak > BUDGET + MAX_ABOVE_BUDGET {
+            self.failures.push(format!("memory above {} MiB", (BUDGET + MAX_ABOVE_BUDGET) >> 20));
         }
     }
 
@@ -346,19 +348,19 @@ impl Row {
     ) {
         self.calls = calls.values().map(|calls| calls.latencies.len()).sum();
         self.lost = calls.values().map(|calls| calls.lost).sum();
-        let losers: Vec<_> = calls.iter().filter(|(_, calls)| calls.lost > 0).collect();
-        if let [(name, first), ..] = losers[..] {
+        let clients_with_losses: Vec<_> = calls.iter().filter(|(_, calls)| calls.lost > 0).collect();
+        if let [(name, first), ..] = clients_with_losses[..] {
             let reason = first.reason.as_deref().unwrap_or_default();
             let others: Vec<_> =
-                losers.iter().map(|(name, calls)| format!("{name} {}", calls.lost)).collect();
+                clients_with_losses.iter().map(|(name, calls)| format!("{name} {}", calls.lost)).collect();
             self.failures.push(format!("calls lost: {}; {name}: {reason}", others.join(", ")));
         }
-        let silent = baseline.keys().filter(|name| !calls.contains_key(*name));
-        self.failures.extend(silent.map(|name| format!("{name} made no call")));
+        let clients_without_calls = baseline.keys().filter(|name| !calls.contains_key(*name));
+        self.failures.extend(clients_without_calls.map(|name| format!("{name} made no call")));
         (self.p99, self.ratio, self.slowest) = find_slowest(calls, baseline);
         self.latencies = calls.clone();
-        let bound = profile.pick(Duration::ZERO, SHORT_P99);
-        if self.ratio > RATIO && self.p99 > bound {
+        let bound = profile.pick(Duration::ZERO, SHORT_MAX_P99);
+        if self.ratio > MAX_P99_RATIO && self.p99 > bound {
             self.late = true;
             self.failures.push(format!("p99 of {} is {:.1} × its baseline", self.slowest, self.ratio));
         }
@@ -385,15 +387,17 @@ impl Row {
             milliseconds(with.0),
             without.1
         ));
-        if self.ratio <= RATIO {
+        if self.ratio <= MAX_P99_RATIO {
             self.late = false;
             self.failures.clear();
         }
     }
 
-    fn terminate(&mut self, stage: &mut Stage) -> io::Result<()> {
-        match stage.victim.terminate(crate::victim::GRACE + EXIT)? {
-            Some(took) if took <= EXIT => self.notes.push(format!("exit took {:.1} s", took.as_secs_f64())),
+    fn terminate(&mut self, test_bed: &mut TestBed) -> io::Result<()> {
+        match test_bed.process.terminate(crate::target_server::GRACE + EXIT_TIMEOUT)? {
+            Some(took) if took <= EXIT_TIMEOUT => {
+                self.notes.push(format!("exit took {:.1} s", took.as_secs_f64()))
+            }
             Some(took) => self.failures.push(format!("exit took {:.1} s", took.as_secs_f64())),
             None => self.failures.push("the server does not exit".to_owned()),
         }
@@ -401,15 +405,15 @@ impl Row {
     }
 
     /// Waits until the memory has been released.
-    async fn wait_for_recovery(&mut self, stage: &Stage, at_start: usize, profile: Profile) {
+    async fn wait_for_recovery(&mut self, test_bed: &TestBed, at_start: usize, profile: Profile) {
         let begun = Instant::now();
-        let memory = stage.victim.memory();
+        let memory = test_bed.process.memory();
         let remains = || memory.resident().saturating_sub(at_start);
-        while remains() > REMAINS && begun.elapsed() < profile.recovery() {
+        while remains() > MAX_MEMORY_GROWTH && begun.elapsed() < profile.recovery() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         self.remains = remains();
-        if self.remains > REMAINS {
+        if self.remains > MAX_MEMORY_GROWTH {
             let seconds = profile.recovery().as_secs();
             self.failures.push(format!("{} MiB more than before, {seconds} s later", self.remains >> 20));
         }
@@ -426,7 +430,7 @@ fn find_slowest(
     };
     let ratio = |latencies: &[Duration], usual: &[Duration]| {
         let p99 = p99(latencies);
-        (p99, p99.as_secs_f64() / self::p99(usual).max(FLOOR).as_secs_f64())
+        (p99, p99.as_secs_f64() / self::p99(usual).max(MIN_BASELINE_P99).as_secs_f64())
     };
     let (all, ratio_of_all) = ratio(&together(calls), &together(baseline));
     let mut slowest = (all, ratio_of_all, "all".to_owned());

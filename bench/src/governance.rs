@@ -19,11 +19,11 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::bar::{Bar, Limit};
 use crate::exchange::Protocol;
-use crate::load::{SharedLaps, Tally, to_io_error};
+use crate::load::{SharedLatencyRecorder, Tally, to_io_error};
 use crate::measure;
 use crate::report::{self, Machine};
 use crate::rounds::{Series, Spread, interleave};
-use crate::run::{cast, parse_seconds, start_server};
+use crate::run::{parse_seconds, setup, start_server};
 use crate::subject::{Shape, Subject};
 
 /// Options of the measurement.
@@ -74,7 +74,7 @@ enum Kind {
 
 fn call_bar(options: &Options) -> io::Result<Bar> {
     let (_server, listening) =
-        start_server(cast(Subject::Polyrpc, Shape::Shared(CALLERS))?, Protocol::Rpcx, PAYLOAD, None)?;
+        start_server(setup(Subject::Polyrpc, Shape::Shared(CALLERS))?, Protocol::Rpcx, PAYLOAD, None)?;
     let address = listening.address.to_string();
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let bare = Client::new(&format!("rpcx://{address}")).map_err(to_io_error)?;
@@ -137,30 +137,30 @@ const PAYLOAD: usize = 32;
 
 fn window_of(runtime: &Runtime, client: &Client, window: Duration) -> io::Result<Window> {
     // One-time work is not part of the cost of a call.
-    let warm_up = call(client.clone(), SharedLaps::start(Duration::from_millis(50)));
+    let warm_up = call(client.clone(), SharedLatencyRecorder::start(Duration::from_millis(50)));
     runtime.block_on(warm_up).map_err(to_io_error)?;
-    let laps = SharedLaps::start(window);
+    let latencies = SharedLatencyRecorder::start(window);
     let before = measure::cpu_time();
     runtime.block_on(async {
         let callers: Vec<_> =
-            (0..CALLERS).map(|_| tokio::spawn(call(client.clone(), laps.clone()))).collect();
+            (0..CALLERS).map(|_| tokio::spawn(call(client.clone(), latencies.clone()))).collect();
         for caller in callers {
             caller.await.map_err(io::Error::other)?.map_err(to_io_error)?;
         }
         Ok::<_, io::Error>(())
     })?;
     let spent = measure::cpu_time() - before;
-    let tally = laps.finish();
+    let tally = latencies.finish();
     Ok(Window { cpu_us: spent.as_secs_f64() * 1e6 / tally.calls as f64, tally })
 }
 
 /// Calls until the window closes.
-async fn call(client: Client, laps: SharedLaps) -> polyrpc::Result<()> {
+async fn call(client: Client, latencies: SharedLatencyRecorder) -> polyrpc::Result<()> {
     let body = Body::new(Format::Raw, Bytes::from_static(&[b'A'; PAYLOAD]));
-    let mut began = laps.started();
-    while laps.open_at(began) {
+    let mut began = latencies.started();
+    while latencies.is_open_at(began) {
         let reply = client.call_raw("Echo/Raw", body.clone(), client::CallOptions::default()).await?;
-        began = laps.note(began, reply.message.bytes == body.bytes);
+        began = latencies.record_call(began, reply.message.bytes == body.bytes);
     }
     Ok(())
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::exchange::Protocol;
-use crate::process::{Child, Ready, Vitals};
-use crate::run::{self, PATIENCE};
+use crate::process::{Child, Ready, ResourceUsage};
+use crate::run::{self, REPORT_TIMEOUT};
 use crate::subject::{ClientOptions, Shape, Subject};
 
 /// Connections that are opened and then idle.
@@ -24,39 +24,39 @@ const PAYLOAD: usize = 32;
 
 /// Opens the connections and returns the server's growth per connection in KiB.
 pub(crate) fn kib_per_connection(subject: Subject, quiet: Quiet) -> io::Result<f64> {
-    let cast = run::cast(subject, quiet.shape)?;
-    let (mut server, listening) = run::start_server(cast, quiet.protocol, PAYLOAD, None)?;
-    let before = server.vitals()?;
+    let setup = run::setup(subject, quiet.shape)?;
+    let (mut server, listening) = run::start_server(setup, quiet.protocol, PAYLOAD, None)?;
+    let before = server.resource_usage()?;
     let client = Child::start(
         &ClientOptions {
-            kind: cast.client,
+            kind: setup.client,
             connect: listening.address,
             protocol: quiet.protocol,
-            floor_frames: cast.floor_frames,
+            floor_frames: setup.floor_frames,
             payload: PAYLOAD,
-            connections: cast.connections,
-            in_flight: cast.in_flight,
+            connections: setup.connections,
+            in_flight: setup.in_flight,
             warm_up: 0,
             window: 0,
             core: None,
         }
         .to_arguments(),
     )?;
-    let Ready {} = client.read_report(PATIENCE)?;
+    let Ready {} = client.read_report(REPORT_TIMEOUT)?;
 
-    let after = settle(&mut server, before.open_files + cast.connections)?;
+    let after = wait_until_stable(&mut server, before.open_files + setup.connections)?;
     let grown = after.resident_kib.saturating_sub(before.resident_kib);
-    Ok(grown as f64 / cast.connections as f64)
+    Ok(grown as f64 / setup.connections as f64)
 }
 
 /// Waits until the server has accepted every connection and its memory is stable.
-fn settle(server: &mut Child, open_files: usize) -> io::Result<Vitals> {
+fn wait_until_stable(server: &mut Child, open_files: usize) -> io::Result<ResourceUsage> {
     const PAUSE: Duration = Duration::from_millis(100);
-    let deadline = Instant::now() + PATIENCE;
-    let mut last = server.vitals()?;
+    let deadline = Instant::now() + REPORT_TIMEOUT;
+    let mut last = server.resource_usage()?;
     loop {
         thread::sleep(PAUSE);
-        let now = server.vitals()?;
+        let now = server.resource_usage()?;
         if now.open_files >= open_files && now.resident_kib == last.resident_kib {
             return Ok(now);
         }

@@ -53,7 +53,7 @@ pub(crate) fn resident_kib_of(process: u32) -> io::Result<u64> {
 }
 
 /// The peak resident memory of another process since its start, in KiB.
-pub(crate) fn most_resident_kib_of(process: u32) -> io::Result<u64> {
+pub(crate) fn peak_resident_kib_of(process: u32) -> io::Result<u64> {
     status_kib(process, "VmHWM:")
 }
 

@@ -1,8 +1,8 @@
 //! Communication between the parent and its child processes: lines of JSON one way, words the other.
 //!
-//! A server prints its address, then answers every line on its standard input with its [`Vitals`]. A
+//! A server prints its address, then answers every line on its standard input with its [`ResourceUsage`]. A
 //! client warms up, prints [`Ready`], waits for a line, makes its calls and prints [`Done`]. Both exit when
-//! their standard input closes, so nothing outlives the parent. While vitals are read no call is in
+//! their standard input closes, so nothing outlives the parent. While the usage is read no call is in
 //! flight: the difference of the CPU clocks between two readings is the cost of the calls in the window.
 
 use std::io::{self, BufRead, BufReader, Write};
@@ -28,7 +28,7 @@ pub(crate) struct Listening {
 
 /// Resources used by a server so far.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Vitals {
+pub(crate) struct ResourceUsage {
     pub(crate) cpu_ns: u64,
     pub(crate) resident_kib: u64,
     pub(crate) open_files: usize,
@@ -51,15 +51,15 @@ const OPEN_FILES: u64 = 25_000;
 /// Main function of a server's process.
 pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
     prepare(options.core)?;
-    answer_at(options.start()?)
+    report_usage(options.start()?)
 }
 
-/// Prints the server's address and, on each request, the resources used so far.
-pub(crate) fn answer_at(address: SocketAddr) -> io::Result<()> {
+/// Prints the server's address, then answers each line on standard input with the resources used so far.
+pub(crate) fn report_usage(address: SocketAddr) -> io::Result<()> {
     write_report(&Listening { address })?;
-    for asked in io::stdin().lines() {
-        asked?;
-        write_report(&vitals()?)?;
+    for request in io::stdin().lines() {
+        request?;
+        write_report(&resource_usage()?)?;
     }
     Ok(())
 }
@@ -75,14 +75,14 @@ pub(crate) fn run_load(load: &mut dyn Load, warm_up: Duration, window: Duration)
     load.run(warm_up)?;
     write_report(&Ready {})?;
 
-    let mut told = io::stdin().lines();
-    if told.next().transpose()?.is_some() {
+    let mut commands = io::stdin().lines();
+    if commands.next().transpose()?.is_some() {
         let before = measure::cpu_time();
         let tally = load.run(window)?;
         let cpu_ns = (measure::cpu_time() - before).as_nanos() as u64;
         write_report(&Done { cpu_ns, tally })?;
     }
-    told.try_for_each(|line| line.map(drop))
+    commands.try_for_each(|line| line.map(drop))
 }
 
 /// Runs before any thread is started, so that every thread is pinned to the core.
@@ -91,17 +91,17 @@ pub(crate) fn prepare(core: Option<usize>) -> io::Result<()> {
     core.map_or(Ok(()), measure::pin)
 }
 
-fn vitals() -> io::Result<Vitals> {
-    Ok(Vitals {
+fn resource_usage() -> io::Result<ResourceUsage> {
+    Ok(ResourceUsage {
         cpu_ns: measure::cpu_time().as_nanos() as u64,
         resident_kib: measure::resident_kib()?,
         open_files: measure::open_files()?,
     })
 }
 
-pub(crate) fn write_report(what: &impl Serialize) -> io::Result<()> {
+pub(crate) fn write_report(report: &impl Serialize) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, what)?;
+    serde_json::to_writer(&mut out, report)?;
     out.write_all(b"\n")?;
     out.flush()
 }
@@ -135,8 +135,8 @@ impl Child {
         self.process.id()
     }
 
-    /// Sends the line that it waits for.
-    pub(crate) fn nudge(&mut self) -> io::Result<()> {
+    /// Sends the line on its standard input for which the child waits.
+    pub(crate) fn send_go(&mut self) -> io::Result<()> {
         let stdin = self.process.stdin.as_mut().expect("its standard input is piped");
         stdin.write_all(b"go\n")
     }
@@ -155,8 +155,8 @@ impl Child {
     }
 
     /// Requests the resources used by a server so far.
-    pub(crate) fn vitals(&mut self) -> io::Result<Vitals> {
-        self.nudge()?;
+    pub(crate) fn resource_usage(&mut self) -> io::Result<ResourceUsage> {
+        self.send_go()?;
         self.read_report(Duration::from_secs(10))
     }
 }

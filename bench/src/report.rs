@@ -129,8 +129,8 @@ fn print_series(measured: &MeasuredCase, series: &Series) {
         with_spread(series.spread(|outcome| outcome.cpu_us()), 2),
         with_spread(ratio(measured, series), 2),
     );
-    for trouble in series.troubles() {
-        println!("  {trouble}");
+    for error in series.error_messages() {
+        println!("  {error}");
     }
 }
 

@@ -59,7 +59,7 @@ impl<S> Series<S> {
     }
 
     /// The errors, one line per failed round.
-    pub(crate) fn troubles(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn error_messages(&self) -> impl Iterator<Item = String> {
         self.rounds.iter().zip(1..).filter_map(|(round, number)| match round {
             Err(error) => Some(format!("round {number}: {error}")),
             Ok(outcome) if outcome.errors > 0 => {
@@ -125,7 +125,7 @@ mod tests {
         let own = series([Ok(rate(80.0)), Err("gone".to_owned()), Ok(rate(80.0))]);
         assert_eq!(own.ratio_to(&floor).map(|ratio| ratio.median), Some(0.8));
         assert!(!own.is_clean());
-        assert_eq!(own.troubles().collect::<Vec<_>>(), ["round 2: gone"]);
+        assert_eq!(own.error_messages().collect::<Vec<_>>(), ["round 2: gone"]);
     }
 
     #[test]

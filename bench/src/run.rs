@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::exchange::Protocol;
 use crate::measure;
 use crate::process::{Child, Done, Listening, Ready};
-use crate::subject::{Cast, ClientOptions, ServerOptions, Shape, Subject};
+use crate::subject::{ClientOptions, ServerOptions, Setup, Shape, Subject};
 
 /// The workload of a run.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -69,21 +69,21 @@ impl Outcome {
 
 /// Runs the workload once with `subject`.
 pub(crate) fn run(subject: Subject, workload: &Workload, timing: Timing) -> io::Result<Outcome> {
-    let cast = cast(subject, workload.shape)?;
+    let setup = setup(subject, workload.shape)?;
     let core = match workload.placement {
         Placement::OneCore => Some(measure::last_core()?),
         Placement::Free => None,
     };
-    let server = server(cast, workload.protocol, workload.payload, core);
+    let server = server(setup, workload.protocol, workload.payload, core);
     run_pair(&server, timing, |connect| {
         ClientOptions {
-            kind: cast.client,
+            kind: setup.client,
             connect,
             protocol: workload.protocol,
-            floor_frames: cast.floor_frames,
+            floor_frames: setup.floor_frames,
             payload: workload.payload,
-            connections: cast.connections,
-            in_flight: cast.in_flight,
+            connections: setup.connections,
+            in_flight: setup.in_flight,
             warm_up: timing.warm_up.as_millis() as u64,
             window: timing.window.as_millis() as u64,
             core,
@@ -113,13 +113,13 @@ pub(crate) fn run_pair_with(
         None => Child::start(arguments),
     };
     let mut server = start(server)?;
-    let listening: Listening = server.read_report(PATIENCE)?;
+    let listening: Listening = server.read_report(REPORT_TIMEOUT)?;
     let mut client = start(&client(listening.address))?;
-    let Ready {} = client.read_report(timing.warm_up + PATIENCE)?;
-    let before = server.vitals()?;
-    client.nudge()?;
-    let done: Done = client.read_report(timing.window + PATIENCE)?;
-    let after = server.vitals()?;
+    let Ready {} = client.read_report(timing.warm_up + REPORT_TIMEOUT)?;
+    let before = server.resource_usage()?;
+    client.send_go()?;
+    let done: Done = client.read_report(timing.window + REPORT_TIMEOUT)?;
+    let after = server.resource_usage()?;
     Ok(outcome(&done, after.cpu_ns - before.cpu_ns))
 }
 
@@ -128,33 +128,33 @@ pub(crate) fn run_pair_with(
 /// # Errors
 ///
 /// If this build has none.
-pub(crate) fn cast(subject: Subject, shape: Shape) -> io::Result<Cast> {
-    subject.cast(shape).ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "not part of this build"))
+pub(crate) fn setup(subject: Subject, shape: Shape) -> io::Result<Setup> {
+    subject.setup(shape).ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "not part of this build"))
 }
 
 /// Starts a server and waits until it listens.
 pub(crate) fn start_server(
-    cast: Cast,
+    setup: Setup,
     protocol: Protocol,
     payload: usize,
     core: Option<usize>,
 ) -> io::Result<(Child, Listening)> {
-    start(&server(cast, protocol, payload, core))
+    start(&server(setup, protocol, payload, core))
 }
 
-fn server(cast: Cast, protocol: Protocol, payload: usize, core: Option<usize>) -> Vec<String> {
+fn server(setup: Setup, protocol: Protocol, payload: usize, core: Option<usize>) -> Vec<String> {
     let listen = ([127, 0, 0, 1], 0).into();
-    ServerOptions { kind: cast.server, listen, protocol, payload, core }.to_arguments()
+    ServerOptions { kind: setup.server, listen, protocol, payload, core }.to_arguments()
 }
 
 fn start(server: &[String]) -> io::Result<(Child, Listening)> {
     let server = Child::start(server)?;
-    let listening = server.read_report(PATIENCE)?;
+    let listening = server.read_report(REPORT_TIMEOUT)?;
     Ok((server, listening))
 }
 
 /// Extra time allowed to a process.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) fn outcome(done: &Done, server_cpu_ns: u64) -> Outcome {
     let tally = &done.tally;

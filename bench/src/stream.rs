@@ -20,7 +20,7 @@ use crate::load::to_io_error;
 use crate::measure;
 use crate::process::{self, Child, Listening, Ready};
 use crate::report::{self, Machine};
-use crate::run::PATIENCE;
+use crate::run::REPORT_TIMEOUT;
 
 /// Maximum memory of a process for one stream: what its settings allow, and as much again for the reads that
 /// messages are slices of, and for the allocator's reserve.
@@ -102,7 +102,7 @@ struct Resident {
 
 fn measure(protocol: &str, mib: u64) -> io::Result<Measurement> {
     let server = Child::start(&["stream-server".to_owned()])?;
-    let Listening { address } = server.read_report(PATIENCE)?;
+    let Listening { address } = server.read_report(REPORT_TIMEOUT)?;
     let client = [
         "stream-client".to_owned(),
         format!("--protocol={protocol}"),
@@ -110,15 +110,15 @@ fn measure(protocol: &str, mib: u64) -> io::Result<Measurement> {
         format!("--mib={mib}"),
     ];
     let mut client = Child::start(&client)?;
-    let Ready {} = client.read_report(PATIENCE)?;
+    let Ready {} = client.read_report(REPORT_TIMEOUT)?;
 
     let server_before = measure::resident_kib_of(server.id())?;
     let client_before = measure::resident_kib_of(client.id())?;
-    client.nudge()?;
+    client.send_go()?;
     // Waits for a reader even if it is ten times slower than intended.
-    let carried = client.read_report(PATIENCE + Duration::from_millis(mib * 1000 / 16))?;
+    let carried = client.read_report(REPORT_TIMEOUT + Duration::from_millis(mib * 1000 / 16))?;
     let resident = |before, process: &Child| {
-        Ok::<_, io::Error>(Resident { before, most: measure::most_resident_kib_of(process.id())? })
+        Ok::<_, io::Error>(Resident { before, most: measure::peak_resident_kib_of(process.id())? })
     };
     Ok(Measurement {
         carried,
@@ -149,7 +149,7 @@ pub(crate) fn serve() -> io::Result<()> {
     let bound = runtime.block_on(server.bind("127.0.0.1:0"))?;
     let address = bound.address().to_string().parse().map_err(io::Error::other)?;
     runtime.spawn(bound.run());
-    process::answer_at(address)
+    process::report_usage(address)
 }
 
 /// Arguments of the client.

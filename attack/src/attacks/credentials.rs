@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 
-use super::{Attack, End, Outcome, Siege, attack};
+use super::{Attack, AttackContext, End, Outcome, attack};
 use crate::raw::frames;
 use crate::raw::h2::{self, Frames, grpc_head, grpc_message, json_head};
 use crate::service::{SECRET, TOKEN};
@@ -16,28 +16,28 @@ pub(super) const ATTACKS: [Attack; 4] = [
         "6",
         "one HTTP/1.1 connection: a call with the right token, then calls without one",
         End::Brief,
-        |siege| Box::pin(inherit_http1(siege)),
+        |context| Box::pin(inherit_http1(context)),
     ),
     attack(
         "inherited_credential_http2",
         "6",
         "one HTTP/2 connection: a call with the right token, then calls without one",
         End::Brief,
-        |siege| Box::pin(inherit_http2(siege)),
+        |context| Box::pin(inherit_http2(context)),
     ),
     attack(
         "wrong_tokens",
         "12",
         "as many wrong tokens as are answered, up to 10,000 by each protocol",
         End::Brief,
-        |siege| Box::pin(guess(siege)),
+        |context| Box::pin(guess(context)),
     ),
     attack(
         "unauthenticated_requests",
         "14",
         "what the services are called, asked without a token: /version, reflection, unknown names",
         End::Brief,
-        |siege| Box::pin(request_server_names(siege)),
+        |context| Box::pin(request_server_names(context)),
     ),
 ];
 
@@ -50,7 +50,7 @@ fn contains(received: &[u8], text: &str) -> bool {
     received.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-async fn inherit_http1(siege: Siege) -> io::Result<Outcome> {
+async fn inherit_http1(context: AttackContext) -> io::Result<Outcome> {
     let mut outcome = Outcome::default();
     let json_rpc = r#"{"jsonrpc":"2.0","method":"Bare.Secret","params":"x","id":1}"#;
     let ways = [
@@ -61,11 +61,11 @@ async fn inherit_http1(siege: Siege) -> io::Result<Outcome> {
     let pairs = ways.iter().flat_map(|first| ways.iter().map(move |second| (first, second)));
     let tried = join_all(pairs.map(async |((first, first_path, first_kind, first_body), second)| {
         let (second, path, kind, body) = second;
-        let mut line = siege.line_to(&siege.target.guarded).await?;
+        let mut connection = context.connect_to(&context.target.guarded).await?;
         let token = format!("Authorization: {TOKEN}\r\n");
-        let granted = line.ask(&request(first_path, first_kind, &token, first_body)).await;
-        let inherited = line.ask(&request(path, kind, "", body)).await;
-        let other = line.ask(&request(path, kind, "Authorization: other\r\n", body)).await;
+        let granted = connection.send_and_receive(&request(first_path, first_kind, &token, first_body)).await;
+        let inherited = connection.send_and_receive(&request(path, kind, "", body)).await;
+        let other = connection.send_and_receive(&request(path, kind, "Authorization: other\r\n", body)).await;
         Ok::<_, io::Error>((*first, *second, granted, inherited, other))
     }))
     .await;
@@ -91,14 +91,14 @@ fn request(path: &str, kind: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-async fn inherit_http2(siege: Siege) -> io::Result<Outcome> {
+async fn inherit_http2(context: AttackContext) -> io::Result<Outcome> {
     let mut outcome = Outcome::default();
     let with_token = [("authorization", TOKEN)];
     for granted_head in [grpc_head("/Bare/Secret", &with_token), json_head("/Bare/Secret", &with_token)] {
-        let mut line = siege.line_to(&siege.target.guarded).await?;
+        let mut connection = context.connect_to(&context.target.guarded).await?;
         let mut frames = Frames::begin();
         frames.call(1, &granted_head, b"\"x\"");
-        let granted = line.ask(&frames.bytes).await;
+        let granted = connection.send_and_receive(&frames.bytes).await;
         outcome.connections += 1;
         outcome = outcome.check(has_run(&granted), "the right token is refused");
         for (stream, head, name) in
@@ -106,7 +106,7 @@ async fn inherit_http2(siege: Siege) -> io::Result<Outcome> {
         {
             let mut frames = Frames::default();
             frames.call(stream, &head, b"\"x\"");
-            let inherited = line.ask(&frames.bytes).await;
+            let inherited = connection.send_and_receive(&frames.bytes).await;
             outcome = outcome.check(!has_run(&inherited), format!("{name} without a token: the method ran"));
         }
     }
@@ -115,8 +115,8 @@ async fn inherit_http2(siege: Siege) -> io::Result<Outcome> {
 
 /// Guesses as fast as they are answered, on a new connection if the server closes the old one; counted per
 /// protocol.
-async fn guess(siege: Siege) -> io::Result<Outcome> {
-    let time = siege.pick(Duration::from_secs(4), Duration::from_millis(1_500));
+async fn guess(context: AttackContext) -> io::Result<Outcome> {
+    let time = context.pick(Duration::from_secs(4), Duration::from_millis(1_500));
     let http =
         |n: usize| request("/Bare/Secret", "application/json", &format!("Authorization: {n}\r\n"), b"1");
     let rpcx = |n: usize| frames::rpcx_with(&n.to_string(), "Bare", "Secret", n as u64, b"x");
@@ -124,22 +124,22 @@ async fn guess(siege: Siege) -> io::Result<Outcome> {
     let ways: [(&str, &dyn Fn(usize) -> Vec<u8>); 4] =
         [("HTTP/1.1", &http), ("gRPC", &grpc_guess), ("rpcx", &rpcx), ("baidu_std", &baidu_std)];
     let tried = join_all(ways.map(async |(name, guess)| {
-        let (answered, lines) = guesses(&siege, time, guess).await?;
-        Ok::<_, io::Error>((name, answered, lines))
+        let (answered, connections) = guesses(&context, time, guess).await?;
+        Ok::<_, io::Error>((name, answered, connections))
     }))
     .await;
     let mut outcome = Outcome::default();
     let mut all = 0;
     for tried in tried {
-        let (name, answered, lines) = tried?;
+        let (name, answered, connections) = tried?;
         all += answered;
-        outcome.connections += lines;
+        outcome.connections += connections;
         outcome =
             outcome.note(format!("{name}: {answered} wrong tokens answered in {:.1} s", time.as_secs_f64()));
     }
     // Ten from this address are answered at once, then one per connection and second, plus some slack.
-    let most = 10 + ways.len() * (time.as_secs() as usize + 1) + 6;
-    Ok(outcome.check(all <= most, format!("{all} guesses were answered, not {most}")))
+    let max = 10 + ways.len() * (time.as_secs() as usize + 1) + 6;
+    Ok(outcome.check(all <= max, format!("{all} guesses were answered, not {max}")))
 }
 
 fn grpc_guess(n: usize) -> Vec<u8> {
@@ -151,7 +151,7 @@ fn grpc_guess(n: usize) -> Vec<u8> {
 
 /// Number of guesses answered in this time, and of connections.
 async fn guesses(
-    siege: &Siege,
+    context: &AttackContext,
     time: Duration,
     guess: &dyn Fn(usize) -> Vec<u8>,
 ) -> io::Result<(usize, usize)> {
@@ -159,13 +159,13 @@ async fn guesses(
     let (mut answered, mut connections) = (0, 0);
     let begun = Instant::now();
     while answered < GUESSES && begun.elapsed() < time {
-        let mut line = siege.line_to(&siege.target.guarded).await?;
+        let mut connection = context.connect_to(&context.target.guarded).await?;
         connections += 1;
         for n in 0..GUESSES {
-            line.received.clear();
-            line.send(&guess(n)).await;
-            answered += usize::from(line.wait_for_response(time.saturating_sub(begun.elapsed())).await);
-            if line.is_closed() || begun.elapsed() >= time {
+            connection.received.clear();
+            connection.send(&guess(n)).await;
+            answered += usize::from(connection.wait_for_response(time.saturating_sub(begun.elapsed())).await);
+            if connection.is_closed() || begun.elapsed() >= time {
                 break;
             }
         }
@@ -179,20 +179,20 @@ const NAMES: [&str; 3] = ["Bare", "Plain", "grpc.health"];
 /// After this time the server has forgiven the requests for paths.
 const FORGIVEN: Duration = Duration::from_secs(8);
 
-async fn request_server_names(siege: Siege) -> io::Result<Outcome> {
+async fn request_server_names(context: AttackContext) -> io::Result<Outcome> {
     let mut outcome = Outcome::default();
     let paths = ["/version", "/status", "/health", "/list", "/protobufs", "/metrics", "/brpc_metrics", "/"];
     let tried = join_all(paths.map(async |path| {
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        let mut line = siege.line_to(&siege.target.guarded).await?;
-        Ok::<_, io::Error>((path, line.ask(request.as_bytes()).await))
+        let mut connection = context.connect_to(&context.target.guarded).await?;
+        Ok::<_, io::Error>((path, connection.send_and_receive(request.as_bytes()).await))
     }))
     .await;
     for tried in tried {
         let (path, received) = tried?;
-        let told: Vec<_> = NAMES.into_iter().filter(|name| contains(&received, name)).collect();
+        let found: Vec<_> = NAMES.into_iter().filter(|name| contains(&received, name)).collect();
         outcome.connections += 1;
-        outcome = outcome.check(told.is_empty(), format!("GET {path} tells {}", told.join(", ")));
+        outcome = outcome.check(found.is_empty(), format!("GET {path} tells {}", found.join(", ")));
     }
     // A peer that has failed ten times within ten seconds gets delayed responses, and a missing one would differ.
     tokio::time::sleep(FORGIVEN).await;
@@ -212,8 +212,8 @@ async fn request_server_names(siege: Siege) -> io::Result<Outcome> {
         ),
     ];
     let tried = join_all(pairs.map(async |(protocol, known, unknown)| {
-        let known = siege.line_to(&siege.target.guarded).await?.ask(&known).await;
-        let unknown = siege.line_to(&siege.target.guarded).await?.ask(&unknown).await;
+        let known = context.connect_to(&context.target.guarded).await?.send_and_receive(&known).await;
+        let unknown = context.connect_to(&context.target.guarded).await?.send_and_receive(&unknown).await;
         Ok::<_, io::Error>((protocol, known, unknown))
     }))
     .await;

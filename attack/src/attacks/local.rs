@@ -10,7 +10,7 @@ use polyrpc::client::{CallOptions, Request};
 use polyrpc::{Client, Server};
 use tokio::net::TcpListener;
 
-use super::{Attack, End, Form, Outcome, Siege, attack};
+use super::{Attack, AttackContext, End, Form, Outcome, attack};
 
 pub(super) const ATTACKS: [Attack; 3] = [
     attack(
@@ -18,13 +18,13 @@ pub(super) const ATTACKS: [Attack; 3] = [
         "10",
         "a server that accepts and closes: how often our client with 50 callers dials",
         End::Brief,
-        |siege| Box::pin(dial(siege)),
+        |context| Box::pin(dial(context)),
     )
     .with_form(Form::Alone),
     attack(
         "unix_path_is_a_file",
         "11",
-        "a server told to listen at the path of a regular file: it must stay",
+        "a server configured to listen at the path of a regular file: it must stay",
         End::Brief,
         |_| Box::pin(listen_at_file()),
     )
@@ -39,8 +39,8 @@ pub(super) const ATTACKS: [Attack; 3] = [
     .with_form(Form::Alone),
 ];
 
-async fn dial(siege: Siege) -> io::Result<Outcome> {
-    let time = siege.pick(Duration::from_secs(5), Duration::from_secs(2));
+async fn dial(context: AttackContext) -> io::Result<Outcome> {
+    let time = context.pick(Duration::from_secs(5), Duration::from_secs(2));
     let mut outcome = Outcome::default();
     let tried = join_all(["rpcx", "grpc", "http", "baidu-std"].map(async |scheme| {
         let dials = dials_within(time, scheme).await?;
@@ -50,11 +50,11 @@ async fn dial(siege: Siege) -> io::Result<Outcome> {
     for tried in tried {
         let (scheme, dials) = tried?;
         // A few initial ones, then two a second.
-        let most = 5 + 2 * time.as_secs() as usize;
+        let max = 5 + 2 * time.as_secs() as usize;
         outcome.connections += dials;
         outcome = outcome
             .note(format!("{scheme}: {dials} dials in {} s", time.as_secs()))
-            .check(dials <= most, format!("{scheme}: {dials} dials in {} s, not {most}", time.as_secs()));
+            .check(dials <= max, format!("{scheme}: {dials} dials in {} s, not {max}", time.as_secs()));
     }
     Ok(outcome)
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 
-use super::line::Line;
-use super::{Attack, End, Form, Outcome, Siege, attack};
+use super::connection::RawConnection;
+use super::{Attack, AttackContext, End, Form, Outcome, attack};
 use crate::raw::frames;
 use crate::raw::h2::{self, DATA, Frames, HEADERS, grpc_head};
 
@@ -16,14 +16,14 @@ pub(super) const ATTACKS: [Attack; 7] = [
         "kin",
         "20 connections per protocol, the beginning of a head, then silence",
         End::Within(|limits| limits.header_timeout * 2),
-        |siege| Box::pin(stop(siege, heads())),
+        |context| Box::pin(stop(context, heads())),
     ),
     attack(
         "heads_in_drops",
         "kin",
         "20 connections per protocol, heads and messages a byte every 100 ms",
         End::Within(|limits| limits.header_timeout * 2),
-        |siege| Box::pin(drip(siege, halves().into_iter().filter(|half| !is_http2(half)).collect())),
+        |context| Box::pin(drip(context, halves().into_iter().filter(|half| !is_http2(half)).collect())),
     ),
     // HTTP/2 has three parts that can be incomplete: the preface with SETTINGS, a header block, a message.
     attack(
@@ -31,35 +31,35 @@ pub(super) const ATTACKS: [Attack; 7] = [
         "kin",
         "20 connections, preface, head and message of HTTP/2 a byte every 100 ms",
         End::Within(|limits| limits.header_timeout * 3),
-        |siege| Box::pin(drip(siege, halves().into_iter().filter(|half| is_http2(half)).collect())),
+        |context| Box::pin(drip(context, halves().into_iter().filter(|half| is_http2(half)).collect())),
     ),
     attack(
         "messages_that_stop",
         "kin",
         "20 connections per protocol, a whole head and half a message, then silence",
         End::Within(|limits| limits.header_timeout * 2),
-        |siege| Box::pin(stop(siege, halves())),
+        |context| Box::pin(stop(context, halves())),
     ),
     attack(
         "tls_handshakes_that_stop",
         "kin",
         "200 connections to the TLS listener, the beginning of a ClientHello, then silence",
         End::Within(|limits| limits.header_timeout * 2),
-        |siege| Box::pin(tls(siege)),
+        |context| Box::pin(tls(context)),
     ),
     attack(
         "silent_connections",
         "kin",
         "1,000 connections that send nothing",
         End::Within(|limits| limits.first_byte_timeout),
-        |siege| Box::pin(silence(siege)),
+        |context| Box::pin(silence(context)),
     ),
     attack(
         "idle_connections",
         "kin",
         "as many connections as there may be, silent, then more",
         End::Held("connections, first_byte_timeout"),
-        |siege| Box::pin(crowd(siege)),
+        |context| Box::pin(crowd(context)),
     )
     .with_form(Form::FullOnly),
 ];
@@ -104,58 +104,61 @@ fn is_http2(beginning: &[u8]) -> bool {
     beginning.starts_with(b"PRI")
 }
 
-async fn stop(siege: Siege, beginnings: Vec<Vec<u8>>) -> io::Result<Outcome> {
-    let mut lines = Vec::new();
+async fn stop(context: AttackContext, beginnings: Vec<Vec<u8>>) -> io::Result<Outcome> {
+    let mut connections = Vec::new();
     for beginning in &beginnings {
         // HTTP/2 may end only the stream.
         let streams = usize::from(is_http2(beginning));
-        let raid = siege.raid(EACH, beginning).await?;
-        lines.extend(raid.into_iter().map(|line| line.with_streams(streams)));
+        let opened = context.connect_and_send(EACH, beginning).await?;
+        connections.extend(opened.into_iter().map(|connection| connection.with_streams(streams)));
     }
-    Ok(siege.hold(lines).await)
+    Ok(context.hold(connections).await)
 }
 
-async fn drip(siege: Siege, halves: Vec<Vec<u8>>) -> io::Result<Outcome> {
+async fn drip(context: AttackContext, halves: Vec<Vec<u8>>) -> io::Result<Outcome> {
     let all: Vec<_> = halves.into_iter().map(|half| half.repeat(4)).collect();
-    let mut lines = Vec::new();
+    let mut connections = Vec::new();
     for bytes in &all {
-        for line in siege.lines(EACH).await? {
-            lines.push((line, bytes));
+        for connection in context.connect_many(EACH).await? {
+            connections.push((connection, bytes));
         }
     }
-    let (begun, patience) = (Instant::now(), siege.patience());
+    let (begun, patience) = (Instant::now(), context.patience());
     let mut at = 0;
-    while begun.elapsed() < patience && !lines.iter_mut().all(|(line, _)| line.is_closed()) {
-        let drops = lines.iter_mut().map(async |(line, bytes)| match bytes.get(at) {
-            Some(byte) => line.send(&[*byte]).await,
+    while begun.elapsed() < patience && !connections.iter_mut().all(|(connection, _)| connection.is_closed())
+    {
+        let drops = connections.iter_mut().map(async |(connection, bytes)| match bytes.get(at) {
+            Some(byte) => connection.send(&[*byte]).await,
             None => true,
         });
         join_all(drops).await;
         at += 1;
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    Ok(siege.hold_for(Duration::ZERO, lines.into_iter().map(|(line, _)| line).collect()).await)
+    Ok(context
+        .hold_for(Duration::ZERO, connections.into_iter().map(|(connection, _)| connection).collect())
+        .await)
 }
 
-async fn tls(siege: Siege) -> io::Result<Outcome> {
+async fn tls(context: AttackContext) -> io::Result<Outcome> {
     // A record that announces 512 bytes, a ClientHello that announces 508.
     let hello = [&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..], &[7; 100]].concat();
-    let mut lines = Vec::new();
+    let mut connections = Vec::new();
     for _ in 0..200 {
-        let mut line = siege.line_to(&siege.target.tls).await?;
-        line.send(&hello).await;
-        lines.push(line);
+        let mut connection = context.connect_to(&context.target.tls).await?;
+        connection.send(&hello).await;
+        connections.push(connection);
     }
-    Ok(siege.hold(lines).await)
+    Ok(context.hold(connections).await)
 }
 
-async fn silence(siege: Siege) -> io::Result<Outcome> {
-    let lines = siege.lines(1_000).await?;
-    Ok(siege.hold(lines).await)
+async fn silence(context: AttackContext) -> io::Result<Outcome> {
+    let connections = context.connect_many(1_000).await?;
+    Ok(context.hold(connections).await)
 }
 
 /// New connections of well-behaved clients must still be accepted.
-async fn crowd(siege: Siege) -> io::Result<Outcome> {
-    let lines: Vec<Line> = siege.lines(25_000).await?;
-    Ok(siege.hold(lines).await)
+async fn crowd(context: AttackContext) -> io::Result<Outcome> {
+    let connections: Vec<RawConnection> = context.connect_many(25_000).await?;
+    Ok(context.hold(connections).await)
 }

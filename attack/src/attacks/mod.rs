@@ -1,7 +1,7 @@
-//! All attacks. Each is a short function in the file of its family, built from [`siege`] and [`mod@line`].
+//! All attacks. Each is a short function in the file of its family, built from [`mod@context`] and [`mod@connection`].
 
-mod line;
-mod siege;
+mod connection;
+mod context;
 
 mod bodies;
 mod bombs;
@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::profile::Profile;
 
-pub(crate) use self::siege::Siege;
+pub(crate) use self::context::AttackContext;
 
 /// An attack, and the required fate of its connections.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct Attack {
     /// Short description.
     pub(crate) does: &'static str,
     pub(crate) end: End,
-    pub(crate) run: fn(Siege) -> Running,
+    pub(crate) run: fn(AttackContext) -> Running,
     pub(crate) form: Form,
 }
 
@@ -117,7 +117,7 @@ const fn attack(
     row: &'static str,
     does: &'static str,
     end: End,
-    run: fn(Siege) -> Running,
+    run: fn(AttackContext) -> Running,
 ) -> Attack {
     Attack { name, row, does, end, run, form: Form::Always }
 }

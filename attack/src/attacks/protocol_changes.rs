@@ -4,7 +4,7 @@ use std::io;
 
 use futures_util::future::join_all;
 
-use super::{Attack, End, Outcome, Siege, attack};
+use super::{Attack, AttackContext, End, Outcome, attack};
 use crate::raw::frames::{self, ECHO_MD5};
 use crate::raw::h2::{Frames, json_head};
 
@@ -13,13 +13,13 @@ pub(super) const ATTACKS: [Attack; 1] = [attack(
     "19",
     "a call of baidu_std, rpcx or HTTP/1.1 with a call of another protocol right behind it",
     End::Brief,
-    |siege| Box::pin(glue(siege)),
+    |context| Box::pin(glue(context)),
 )];
 
 /// Content of the second call's response if it was understood.
 const MARKER: &str = "glued-marker";
 
-async fn glue(siege: Siege) -> io::Result<Outcome> {
+async fn glue(context: AttackContext) -> io::Result<Outcome> {
     let http = [frames::http("/Bare/Echo", "", 3), b"\"x\"".to_vec()].concat();
     let firsts = [
         ("baidu_std", frames::baidu_std("Bare", "Echo", 1, 0, b"x")),
@@ -30,9 +30,9 @@ async fn glue(siege: Siege) -> io::Result<Outcome> {
     let pairs = firsts.iter().flat_map(|first| seconds.iter().map(move |second| (first, second)));
     let pairs = pairs.filter(|(first, second)| !may_share(first.0, second.0));
     let tried = join_all(pairs.map(async |((first, bytes), (second, glued, marker))| {
-        let received = siege.line().await?.ask(&[&bytes[..], glued].concat()).await;
+        let received = context.connect().await?.send_and_receive(&[&bytes[..], glued].concat()).await;
         // The second call must be valid on its own for the check to be meaningful.
-        let alone = siege.line().await?.ask(glued).await;
+        let alone = context.connect().await?.send_and_receive(glued).await;
         let has_marker = |received: &[u8]| String::from_utf8_lossy(received).contains(marker);
         Ok::<_, io::Error>((*first, *second, has_marker(&received), has_marker(&alone)))
     }))

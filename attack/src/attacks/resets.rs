@@ -8,7 +8,7 @@ use h2::client::SendRequest;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Attack, End, Outcome, Siege, attack};
+use super::{Attack, AttackContext, End, Outcome, attack};
 use crate::raw::h2::grpc_message;
 
 pub(super) const ATTACKS: [Attack; 2] = [
@@ -17,14 +17,14 @@ pub(super) const ATTACKS: [Attack; 2] = [
         "7",
         "one connection opens and cancels 2,500 watches at 50/s (1,200 at 400/s in the short form)",
         End::Brief,
-        |siege| Box::pin(cancel_watches(siege)),
+        |context| Box::pin(cancel_watches(context)),
     ),
     attack(
         "long_metadata",
         "8",
         "10 kB, 16 kB, 70 kB, 230 and 500 entries of metadata on single streams of one connection",
         End::Brief,
-        |siege| Box::pin(metadata(siege)),
+        |context| Box::pin(metadata(context)),
     ),
 ];
 
@@ -34,8 +34,8 @@ fn to_io_error(error: h2::Error) -> io::Error {
 }
 
 /// A well-behaved HTTP/2 connection.
-async fn connect(siege: &Siege) -> io::Result<SendRequest<Bytes>> {
-    let socket = TcpStream::connect(&siege.target.open).await?;
+async fn connect(context: &AttackContext) -> io::Result<SendRequest<Bytes>> {
+    let socket = TcpStream::connect(&context.target.open).await?;
     let (sender, connection) = h2::client::handshake(socket).await.map_err(to_io_error)?;
     tokio::spawn(connection);
     Ok(sender)
@@ -47,9 +47,9 @@ fn request(path: &str) -> http::request::Builder {
         .header("te", "trailers")
 }
 
-async fn cancel_watches(siege: Siege) -> io::Result<Outcome> {
-    let (watches, rate) = siege.pick((2_500, 50), (1_200, 400));
-    let sender = connect(&siege).await?;
+async fn cancel_watches(context: AttackContext) -> io::Result<Outcome> {
+    let (watches, rate) = context.pick((2_500, 50), (1_200, 400));
+    let sender = connect(&context).await?;
     let mut outcome = Outcome { connections: 1, ..Outcome::default() };
     let begun = Instant::now();
     for n in 0..watches {
@@ -97,7 +97,7 @@ async fn echo(sender: &SendRequest<Bytes>, metadata: &[(String, String)]) -> io:
 
 const RESOURCE_EXHAUSTED: &str = "8";
 
-async fn metadata(siege: Siege) -> io::Result<Outcome> {
+async fn metadata(context: AttackContext) -> io::Result<Outcome> {
     let entry = |n: usize, bytes: usize| (format!("x-entry-{n}"), "v".repeat(bytes));
     let entries = |count: usize| (0..count).map(|n| entry(n, 10)).collect::<Vec<_>>();
     let cases = [
@@ -105,16 +105,16 @@ async fn metadata(siege: Siege) -> io::Result<Outcome> {
         ("10 kB", vec![entry(0, 10_000)], true),
         ("16 kB", vec![entry(0, 16_000)], true),
         ("230 entries", entries(230), true),
-        ("500 entries", entries(500), siege.target.entries >= 500),
+        ("500 entries", entries(500), context.target.entries >= 500),
         ("70 kB", vec![entry(0, 70_000)], false),
         ("200 kB", (0..20).map(|n| entry(n, 10_000)).collect(), false),
     ];
     let mut outcome = Outcome::default();
     for (name, metadata, must_be_served) in cases {
-        let sender = connect(&siege).await?;
+        let sender = connect(&context).await?;
         outcome.connections += 1;
         let (long, innocent) = tokio::join!(echo(&sender, &metadata), echo(&sender, &[]));
-        siege.count(metadata.iter().map(|(name, value)| name.len() + value.len()).sum());
+        context.count(metadata.iter().map(|(name, value)| name.len() + value.len()).sum());
         outcome = match &long {
             Ok((status, _)) if status == "0" => outcome,
             Ok((status, text)) => outcome

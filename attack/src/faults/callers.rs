@@ -16,18 +16,18 @@ const CALLERS: usize = 64;
 pub(crate) struct Callers {
     stop: Arc<AtomicBool>,
     made: Arc<AtomicUsize>,
-    tasks: JoinSet<Made>,
+    tasks: JoinSet<CallResults>,
 }
 
-/// Calls that were made.
+/// Results of the calls so far.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Made {
+pub(crate) struct CallResults {
     pub(crate) calls: usize,
     pub(crate) failures: Vec<String>,
     pub(crate) slowest: Duration,
 }
 
-impl Made {
+impl CallResults {
     pub(crate) fn add(&mut self, other: Self) {
         self.calls += other.calls;
         self.failures.extend(other.failures);
@@ -54,9 +54,9 @@ impl Callers {
     }
 
     /// Waits for the calls in flight, and returns all calls.
-    pub(crate) async fn stop(mut self) -> Made {
+    pub(crate) async fn stop(mut self) -> CallResults {
         self.stop.store(true, Ordering::Relaxed);
-        let mut all = Made::default();
+        let mut all = CallResults::default();
         while let Some(made) = self.tasks.join_next().await {
             all.add(made.expect("no caller panics"));
         }
@@ -64,8 +64,8 @@ impl Callers {
     }
 }
 
-async fn call(caller: Caller, stop: Arc<AtomicBool>, made: Arc<AtomicUsize>) -> Made {
-    let mut own = Made::default();
+async fn call(caller: Caller, stop: Arc<AtomicBool>, made: Arc<AtomicUsize>) -> CallResults {
+    let mut own = CallResults::default();
     while !stop.load(Ordering::Relaxed) {
         let begun = Instant::now();
         own.failures.extend(caller.echo("a call under a fault").await.err());

@@ -11,7 +11,7 @@ use clap::Args;
 use polyrpc::discovery::List;
 use rustix::process::Signal;
 
-use self::callers::{Callers, Made};
+use self::callers::{CallResults, Callers};
 use crate::cluster::{Authority, Combination, Replica, combinations, with_hedging};
 use crate::scratch::Scratch;
 
@@ -51,15 +51,15 @@ impl Fault {
 const HOST: &str = "127.0.0.1";
 /// Deadline of a call, retries included.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Calls before the fault, and during it.
-const CALLS: usize = 256;
+/// Minimum number of calls before the fault, during it and after it.
+const CALLS_PER_PHASE: usize = 256;
 /// Minimum duration of the fault.
-const LASTS: Duration = Duration::from_millis(500);
+const MIN_FAULT_DURATION: Duration = Duration::from_millis(500);
 /// Runs all faults over all combinations, and prints a table.
 #[tokio::main]
 pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
     let chosen: Vec<_> =
-        combinations().into_iter().filter(|combination| options.chooses(*combination)).collect();
+        combinations().into_iter().filter(|combination| options.selects(*combination)).collect();
     if chosen.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no combination has such a name"));
     }
@@ -75,9 +75,11 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
     for (n, combination) in chosen.into_iter().enumerate() {
         let mut row = Vec::new();
         for fault in Fault::ALL {
-            let mut all = Made::default();
+            let mut all = CallResults::default();
             for round in 0..rounds {
-                all.add(suffer(combination, fault, &mut cluster, (n + round) % 3, &authority).await?);
+                all.add(
+                    call_during_fault(combination, fault, &mut cluster, (n + round) % 3, &authority).await?,
+                );
             }
             row.push(all);
         }
@@ -91,20 +93,20 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
 }
 
 impl Options {
-    fn chooses(&self, combination: Combination) -> bool {
+    fn selects(&self, combination: Combination) -> bool {
         self.combinations.is_empty()
             || self.combinations.iter().any(|name| combination.name().contains(name.as_str()))
     }
 }
 
 /// Calls over one combination while one server suffers a fault; returns the calls.
-async fn suffer(
+async fn call_during_fault(
     combination: Combination,
     fault: Fault,
     cluster: &mut [Replica],
-    victim: usize,
+    index: usize,
     authority: &Authority,
-) -> io::Result<Made> {
+) -> io::Result<CallResults> {
     let servers = List::new(cluster.iter().map(|replica| combination.instance(&replica.addresses)));
     let mut builder = combination.builder(servers, &authority.pem());
     if fault == Fault::Stop {
@@ -112,20 +114,20 @@ async fn suffer(
     }
     let caller = combination.caller(builder, TIMEOUT).map_err(io::Error::other)?;
     let callers = Callers::start(&caller);
-    callers.wait_for(CALLS).await;
-    let victim = &mut cluster[victim];
+    callers.wait_for(CALLS_PER_PHASE).await;
+    let replica = &mut cluster[index];
     let begun = Instant::now();
     match fault {
-        Fault::Kill => victim.send(Signal::KILL)?,
-        Fault::Terminate => victim.send(Signal::TERM)?,
-        Fault::Stop => victim.send(Signal::STOP)?,
+        Fault::Kill => replica.send(Signal::KILL)?,
+        Fault::Terminate => replica.send(Signal::TERM)?,
+        Fault::Stop => replica.send(Signal::STOP)?,
     }
-    callers.wait_for(CALLS).await;
-    tokio::time::sleep(LASTS.saturating_sub(begun.elapsed())).await;
+    callers.wait_for(CALLS_PER_PHASE).await;
+    tokio::time::sleep(MIN_FAULT_DURATION.saturating_sub(begun.elapsed())).await;
     match fault {
-        Fault::Stop => victim.send(Signal::CONT)?,
-        Fault::Kill | Fault::Terminate => tokio::task::block_in_place(|| victim.restart())?,
+        Fault::Stop => replica.send(Signal::CONT)?,
+        Fault::Kill | Fault::Terminate => tokio::task::block_in_place(|| replica.restart())?,
     }
-    callers.wait_for(CALLS).await;
+    callers.wait_for(CALLS_PER_PHASE).await;
     Ok(callers.stop().await)
 }

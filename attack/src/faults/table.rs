@@ -1,6 +1,6 @@
 //! The printed table: a row per combination, with calls, failed calls and the slowest call for each fault.
 
-use super::callers::Made;
+use super::callers::CallResults;
 
 pub(super) fn head(faults: &[&str]) {
     print!("{:<28}", "combination");
@@ -10,7 +10,7 @@ pub(super) fn head(faults: &[&str]) {
     println!();
 }
 
-pub(super) fn row(combination: &str, faults: &[Made]) {
+pub(super) fn row(combination: &str, faults: &[CallResults]) {
     print!("{combination:<28}");
     for made in faults {
         print!("  {:>15} {:>6} {:>7.0}", made.calls, made.failures.len(), made.slowest.as_secs_f64() * 1e3);

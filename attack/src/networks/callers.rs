@@ -60,15 +60,16 @@ impl Callers {
         Self { record, stop, tasks }
     }
 
-    /// Waits until a call that began from now on was answered over every combination; `None` if that takes too long.
-    pub(super) async fn wait_for_every_way(&mut self, most: Duration) -> Option<()> {
+    /// Waits until every combination has answered a call that began after this one; `None` if that takes longer than
+    /// `max`.
+    pub(super) async fn wait_for_every_way(&mut self, max: Duration) -> Option<()> {
         let begun = Instant::now();
         {
             let mut record = lock(&self.record);
             record.reset = Some(begun);
             record.answered.values_mut().for_each(|answered| *answered = 0);
         }
-        while begun.elapsed() < most {
+        while begun.elapsed() < max {
             sleep(Duration::from_millis(5)).await;
             let mut record = lock(&self.record);
             let missing = record.answered.iter().find(|(_, answered)| **answered == 0);

@@ -65,7 +65,7 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
         if options.only.as_ref().is_some_and(|only| !scenario.name.contains(only.as_str())) {
             continue;
         }
-        is_passed &= play(&scenario, options.short, &mut server, &mut link, &authority).await?;
+        is_passed &= run_scenario(&scenario, options.short, &mut server, &mut link, &authority).await?;
     }
     println!(
         "\nok: no call ends later than its deadline and {} ms; on a network that is never cut none fails;",
@@ -91,7 +91,7 @@ fn network_combinations() -> impl Iterator<Item = Combination> {
     })
 }
 
-async fn play(
+async fn run_scenario(
     scenario: &Scenario,
     short: bool,
     server: &mut Replica,

@@ -97,8 +97,8 @@ impl Frames {
 }
 
 /// The id of the client's stream in this round.
-pub(crate) fn stream(turn: usize) -> u32 {
-    2 * turn as u32 + 1
+pub(crate) fn stream(index: usize) -> u32 {
+    2 * index as u32 + 1
 }
 
 /// A gRPC message; `flag` 1 marks it as compressed.

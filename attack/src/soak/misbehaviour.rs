@@ -60,14 +60,14 @@ const KINDS: [&str; 10] = [
     "connections that say nothing",
 ];
 
-/// All of them, until they are stopped.
-pub(crate) struct Mob {
+/// Clients that misbehave in all these ways, until they are stopped.
+pub(crate) struct MisbehavingClients {
     counts: Arc<[AtomicU64; KINDS.len()]>,
     stop: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Mob {
+impl MisbehavingClients {
     pub(crate) fn start(target: Addresses, seed: u64) -> Self {
         let (counts, stop) = (Arc::<[AtomicU64; KINDS.len()]>::default(), watch::Sender::new(false));
         let task = tokio::spawn(misbehave(target, Rng::new(seed), counts.clone(), stop.subscribe()));
@@ -129,8 +129,8 @@ async fn misbehave_once(kind: usize, target: &Addresses, mut rng: Rng) -> io::Re
     }
 }
 
-fn noise(rng: &mut Rng, most: u64) -> Vec<u8> {
-    (0..=rng.below(most)).map(|_| rng.next() as u8).collect()
+fn noise(rng: &mut Rng, max: u64) -> Vec<u8> {
+    (0..=rng.below(max)).map(|_| rng.next() as u8).collect()
 }
 
 /// Half of it starts as a protocol does.
@@ -231,13 +231,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dice_repeat_by_their_seed_and_differ_without() {
-        let throw = |seed| {
+    fn random_numbers_depend_only_on_the_seed() {
+        let sequence = |seed| {
             let mut rng = Rng::new(seed);
             [(); 8].map(|()| rng.below(1000))
         };
-        assert_eq!(throw(1), throw(1));
-        assert_ne!(throw(1), throw(2));
-        assert!(throw(0).iter().any(|number| *number > 0));
+        assert_eq!(sequence(1), sequence(1));
+        assert_ne!(sequence(1), sequence(2));
+        assert!(sequence(0).iter().any(|number| *number > 0));
     }
 }

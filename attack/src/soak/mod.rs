@@ -25,7 +25,7 @@ use polyrpc::discovery::Instance;
 use rustix::process::Signal;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use self::registry::Flapping;
+use self::registry::FlappingRegistry;
 use self::report::{Events, Report};
 use self::sample::Sampler;
 use self::traffic::Traffic;
@@ -76,8 +76,8 @@ pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
     );
     let sampler = Sampler::start(lasting)?;
     let mut traffic = Traffic::start(&addresses, &authority.pem(), options.seed)?;
-    let misbehaviour = misbehaviour::Mob::start(addresses[0].clone(), options.seed);
-    let events = disturb(length, &authority, &mut restarted).await?;
+    let misbehaviour = misbehaviour::MisbehavingClients::start(addresses[0].clone(), options.seed);
+    let events = restart_and_rotate(length, &authority, &mut restarted).await?;
     let misbehaved = misbehaviour.stop().await;
     let calls = traffic.stop().await;
     drop(restarted);
@@ -96,7 +96,7 @@ const MAX_MINUTES: f64 = 7.0 * 24.0 * 60.0;
 const HOST: &str = "127.0.0.1";
 
 /// Restarts servers and replaces certificates until the time is over.
-async fn disturb(
+async fn restart_and_rotate(
     length: Duration,
     authority: &Authority,
     restarted: &mut [Replica; 2],
@@ -127,7 +127,7 @@ async fn disturb(
             }
         }
     }
-    events.sets = Flapping::sets();
+    events.sets = FlappingRegistry::sets();
     Ok(events)
 }
 

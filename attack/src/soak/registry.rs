@@ -11,7 +11,7 @@ use super::misbehaviour::Rng;
 
 /// A registry of these servers, of which the first is always listed if any is.
 #[derive(Clone, Debug)]
-pub(crate) struct Flapping {
+pub(crate) struct FlappingRegistry {
     servers: Vec<Instance>,
     seed: u64,
 }
@@ -19,7 +19,7 @@ pub(crate) struct Flapping {
 /// Sets and errors reported so far, by all registries.
 static SETS: AtomicU64 = AtomicU64::new(0);
 
-impl Flapping {
+impl FlappingRegistry {
     pub(crate) fn new(servers: Vec<Instance>, seed: u64) -> Self {
         Self { servers, seed }
     }
@@ -29,10 +29,10 @@ impl Flapping {
         SETS.load(Ordering::Relaxed)
     }
 
-    fn set(&self, turn: u64, rng: &mut Rng) -> Result<Vec<Instance>, Status> {
+    fn set(&self, index: u64, rng: &mut Rng) -> Result<Vec<Instance>, Status> {
         let all = self.servers.clone();
         // The first set must be complete: the client has nothing to fall back to.
-        let kind = if turn == 0 { 0 } else { rng.below(8) };
+        let kind = if index == 0 { 0 } else { rng.below(8) };
         match kind {
             0 | 1 => Ok(all),
             2 => Ok(all.into_iter().rev().collect()),
@@ -61,16 +61,16 @@ fn weight(weight: u64) -> Attributes {
     Attributes::new().with("weight", weight.to_string())
 }
 
-impl Discover for Flapping {
+impl Discover for FlappingRegistry {
     fn watch(&self) -> InstanceStream {
         let state = (self.clone(), Rng::new(self.seed), 0_u64);
-        stream::unfold(state, |(registry, mut rng, turn)| async move {
-            if turn > 0 {
+        stream::unfold(state, |(registry, mut rng, index)| async move {
+            if index > 0 {
                 tokio::time::sleep(Duration::from_millis(100 + rng.below(1900))).await;
             }
             SETS.fetch_add(1, Ordering::Relaxed);
-            let set = registry.set(turn, &mut rng).map_err(Into::into);
-            Some((set, (registry, rng, turn + 1)))
+            let set = registry.set(index, &mut rng).map_err(Into::into);
+            Some((set, (registry, rng, index + 1)))
         })
         .boxed()
     }

@@ -89,15 +89,15 @@ impl Sampler {
         Ok(Self { samples, stop, thread })
     }
 
-    /// Waits until nothing is left of the clients, but not longer than `most`.
-    pub(crate) async fn wait_for_rest(&self, most: Duration) -> AtRest {
+    /// Waits until nothing is left of the clients, but not longer than `max`.
+    pub(crate) async fn wait_for_rest(&self, max: Duration) -> AtRest {
         let begun = Instant::now();
         loop {
             tokio::time::sleep(PERIOD).await;
             let samples = lock(&self.samples);
             let (before, after) = (samples[0], samples[samples.len() - 1]);
             let rest = AtRest { before, after, took_s: begun.elapsed().as_secs_f64() };
-            if rest.is_clean() || begun.elapsed() >= most || self.thread.is_finished() {
+            if rest.is_clean() || begun.elapsed() >= max || self.thread.is_finished() {
                 return rest;
             }
         }
@@ -116,19 +116,19 @@ impl Sampler {
 
 impl Sample {
     fn take(server: &mut Replica, runtime: &Handle, begun: Instant) -> io::Result<Self> {
-        let told = server.snapshot()?;
+        let snapshot = server.snapshot()?;
         let usage = |process: u32, tasks: usize| {
             let resident = Memory::of_process(process).resident();
             Ok::<_, io::Error>(Usage { resident, descriptors: descriptors(process)?, tasks })
         };
         Ok(Self {
             at_s: begun.elapsed().as_secs_f64(),
-            server: usage(server.id(), told.tasks)?,
+            server: usage(server.id(), snapshot.tasks)?,
             client: usage(std::process::id(), runtime.metrics().num_alive_tasks())?,
-            connections: told.connections,
-            in_flight: told.in_flight,
-            budget: told.budget,
-            started: told.started,
+            connections: snapshot.connections,
+            in_flight: snapshot.in_flight,
+            budget: snapshot.budget,
+            started: snapshot.started,
         })
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::instances;
 use super::latencies::Latencies;
 use super::misbehaviour::Rng;
-use super::registry::Flapping;
+use super::registry::FlappingRegistry;
 use crate::cluster::{Addresses, Caller, Combination, combinations};
 
 /// Interval between calls of a combination.
@@ -77,7 +77,7 @@ impl Traffic {
         let mut tasks = JoinSet::new();
         let mut rng = Rng::new(seed);
         for (n, combination) in combinations().into_iter().enumerate() {
-            let registry = Flapping::new(instances(addresses, combination), rng.next());
+            let registry = FlappingRegistry::new(instances(addresses, combination), rng.next());
             let caller = combination
                 .caller(combination.builder(registry, authority), TIMEOUT)
                 .map_err(io::Error::other)?;
@@ -186,7 +186,7 @@ async fn create_clients(
             calls.join_next().await;
         }
         while calls.try_join_next().is_some() {}
-        let registry = Flapping::new(instances(&addresses, combination), rng.next());
+        let registry = FlappingRegistry::new(instances(&addresses, combination), rng.next());
         let caller = combination.caller(combination.builder(registry, &authority), TIMEOUT);
         lock(&record.ledger).clients += 1;
         let record = record.clone();

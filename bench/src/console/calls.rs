@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::{Options, admin, client, detach, get, serve};
 use crate::bar::{Bar, Limit};
-use crate::load::{SharedLaps, Tally, call_echo};
+use crate::load::{SharedLatencyRecorder, Tally, call_echo};
 use crate::measure;
 use crate::rounds::{Series, Spread, interleave};
 
@@ -145,11 +145,11 @@ const WARM_UP: Duration = Duration::from_millis(200);
 const RATE_FOUND: Duration = Duration::from_millis(1200);
 
 fn window_of(runtime: &Runtime, client: &Client, warm_up: Duration, window: Duration) -> io::Result<Window> {
-    runtime.block_on(call_echo(client, &SharedLaps::start(warm_up)))?;
-    let laps = SharedLaps::start(window);
+    runtime.block_on(call_echo(client, &SharedLatencyRecorder::start(warm_up)))?;
+    let latencies = SharedLatencyRecorder::start(window);
     let before = measure::cpu_time();
-    runtime.block_on(call_echo(client, &laps))?;
+    runtime.block_on(call_echo(client, &latencies))?;
     let spent = measure::cpu_time() - before;
-    let tally = laps.finish();
+    let tally = latencies.finish();
     Ok(Window { cpu_us: spent.as_secs_f64() * 1e6 / tally.calls as f64, tally })
 }

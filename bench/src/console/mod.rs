@@ -147,15 +147,15 @@ const TOKEN: &str = "a-token-of-the-bench";
 
 /// Requests a page of an admin listener as curl does, with the role to change settings.
 fn get(admin: &AdminHandle, target: &str) -> io::Result<String> {
-    ask(admin, target, &format!("Authorization: Bearer {TOKEN}\r\n"))
+    request_page(admin, target, &format!("Authorization: Bearer {TOKEN}\r\n"))
 }
 
 /// Requests a page of an admin listener as a browser does, for a user that may read.
 fn browse(admin: &AdminHandle, target: &str) -> io::Result<String> {
-    ask(admin, target, "User-Agent: Mozilla/5.0\r\n")
+    request_page(admin, target, "User-Agent: Mozilla/5.0\r\n")
 }
 
-fn ask(admin: &AdminHandle, target: &str, fields: &str) -> io::Result<String> {
+fn request_page(admin: &AdminHandle, target: &str, fields: &str) -> io::Result<String> {
     let address = admin.address().to_string();
     let mut stream = TcpStream::connect(&address)?;
     let request = format!("GET {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{fields}\r\n");

@@ -15,7 +15,7 @@ use crate::load::PAYLOAD;
 use crate::measure;
 use crate::process::{Child, Ready};
 use crate::rounds::Spread;
-use crate::run::PATIENCE;
+use crate::run::REPORT_TIMEOUT;
 use crate::subject::{ClientKind, ClientOptions};
 
 /// Maximum time of pages, in milliseconds.
@@ -101,8 +101,8 @@ fn hold_connections(server: &ServerHandle) -> io::Result<Child> {
         core: None,
     };
     let client = Child::start(&options.to_arguments())?;
-    let Ready {} = client.read_report(PATIENCE)?;
-    let end = Instant::now() + PATIENCE;
+    let Ready {} = client.read_report(REPORT_TIMEOUT)?;
+    let end = Instant::now() + REPORT_TIMEOUT;
     while server.connections() < CONNECTIONS {
         if Instant::now() > end {
             return Err(io::Error::new(

@@ -10,7 +10,7 @@ use polyrpc::{Client, Cores, Server};
 use tokio::runtime::{Builder, Runtime};
 
 use super::Messages;
-use crate::load::{Load, SharedLaps, Tally, to_io_error};
+use crate::load::{Load, SharedLatencyRecorder, Tally, to_io_error};
 use crate::messages::{fbs, pb};
 use crate::process;
 
@@ -52,7 +52,7 @@ pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
     let bound = runtime.block_on(server.executor(Cores::start(1)?).bind(options.listen.to_string()))?;
     let address = bound.address().to_string().parse().map_err(io::Error::other)?;
     runtime.spawn(bound.run());
-    process::answer_at(address)
+    process::report_usage(address)
 }
 
 /// Arguments of a client.
@@ -129,14 +129,14 @@ impl Callers {
 
 impl Load for Callers {
     fn run(&mut self, window: Duration) -> io::Result<Tally> {
-        let laps = SharedLaps::start(window);
+        let latencies = SharedLatencyRecorder::start(window);
         self.runtime.block_on(async {
             let callers: Vec<_> = (0..self.callers)
                 .map(|_| {
-                    let (client, laps) = (self.client.clone(), laps.clone());
+                    let (client, latencies) = (self.client.clone(), latencies.clone());
                     match self.messages {
-                        Messages::Protobuf => tokio::spawn(call_protobuf(client, self.size, laps)),
-                        Messages::Flatbuffers => tokio::spawn(call_flatbuffers(client, self.size, laps)),
+                        Messages::Protobuf => tokio::spawn(call_protobuf(client, self.size, latencies)),
+                        Messages::Flatbuffers => tokio::spawn(call_flatbuffers(client, self.size, latencies)),
                     }
                 })
                 .collect();
@@ -145,26 +145,30 @@ impl Load for Callers {
             }
             Ok::<_, io::Error>(())
         })?;
-        Ok(laps.finish())
+        Ok(latencies.finish())
     }
 }
 
-async fn call_protobuf(client: Client, size: usize, laps: SharedLaps) -> polyrpc::Result<()> {
+async fn call_protobuf(client: Client, size: usize, latencies: SharedLatencyRecorder) -> polyrpc::Result<()> {
     let (stub, text) = (pb::BenchmarkServiceClient::new(client), "A".repeat(size));
-    let mut began = laps.started();
-    while laps.open_at(began) {
+    let mut began = latencies.started();
+    while latencies.is_open_at(began) {
         let reply = stub.test(pb::request(&text)).await?;
-        began = laps.note(began, pb::is_right(&reply, &text));
+        began = latencies.record_call(began, pb::is_right(&reply, &text));
     }
     Ok(())
 }
 
-async fn call_flatbuffers(client: Client, size: usize, laps: SharedLaps) -> polyrpc::Result<()> {
+async fn call_flatbuffers(
+    client: Client,
+    size: usize,
+    latencies: SharedLatencyRecorder,
+) -> polyrpc::Result<()> {
     let (stub, text) = (fbs::BenchmarkServiceClient::new(client), "A".repeat(size));
-    let mut began = laps.started();
-    while laps.open_at(began) {
+    let mut began = latencies.started();
+    while latencies.is_open_at(began) {
         let reply = stub.test(fbs::request(&text)).await?;
-        began = laps.note(began, fbs::is_right(&reply, &text));
+        began = latencies.record_call(began, fbs::is_right(&reply, &text));
     }
     Ok(())
 }

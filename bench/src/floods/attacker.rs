@@ -1,4 +1,4 @@
-//! The attacker: plain sockets, written as fast as the server reads, reopened whenever it closes one.
+//! The attacker: plain sockets that it writes to as fast as the server reads, and reopens when the server closes them.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -46,25 +46,26 @@ impl AttackerOptions {
 }
 
 /// Main function of the attacker's process.
-pub(crate) fn live(options: &AttackerOptions) -> io::Result<()> {
+pub(crate) fn run_attacker(options: &AttackerOptions) -> io::Result<()> {
     let attack = attacks::find(&options.attack)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no attack of this name"))?;
     process::prepare(options.core)?;
     // It may share its core with the well-behaved client, which would wait for the end of its time slices.
     measure::lower_priority()?;
     process::write_report(&Ready {})?;
-    let mut told = io::stdin().lines();
-    if told.next().transpose()?.is_some() {
+    let mut commands = io::stdin().lines();
+    if commands.next().transpose()?.is_some() {
         process::write_report(&run(attack, options.connect, Duration::from_millis(options.window))?)?;
     }
-    told.try_for_each(|line| line.map(drop))
+    commands.try_for_each(|line| line.map(drop))
 }
 
 /// Result of an attack.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Siege {
-    /// Number of turns on all connections.
-    pub(super) turns: u64,
+pub(super) struct AttackResult {
+    /// Number of iterations on all connections.
+    #[serde(rename = "turns")]
+    pub(super) iterations: u64,
     /// Bytes accepted by the server's socket.
     pub(super) sent: u64,
     /// Connections closed by the server.
@@ -73,48 +74,50 @@ pub(super) struct Siege {
     pub(super) resets: u64,
     /// Streams ended by the server.
     pub(super) ended: u64,
-    /// The code of the last GOAWAY.
-    pub(super) goodbye: Option<u32>,
+    /// Error code of the last GOAWAY frame.
+    #[serde(rename = "goodbye")]
+    pub(super) goaway_code: Option<u32>,
 }
 
-/// Attacks for this long.
-pub(super) fn run(attack: &Attack, server: SocketAddr, window: Duration) -> io::Result<Siege> {
+/// Attacks the server for the duration of `window`.
+pub(super) fn run(attack: &Attack, server: SocketAddr, window: Duration) -> io::Result<AttackResult> {
     let until = Instant::now() + window;
-    let mut siege = Siege::default();
-    let mut lines = Vec::with_capacity(attack.connections);
-    while lines.len() < attack.connections {
-        lines.push(Line::open(attack, server)?);
+    let mut result = AttackResult::default();
+    let mut connections = Vec::with_capacity(attack.connections);
+    while connections.len() < attack.connections {
+        connections.push(Connection::open(attack, server)?);
     }
-    while let Some(left) = until.checked_duration_since(Instant::now()) {
-        let ready = wait(&lines, left)?;
-        for (line, ready) in lines.iter_mut().zip(ready) {
-            if !line.go_on(ready)? {
-                siege.closed += 1;
-                siege.add(&std::mem::replace(line, Line::open(attack, server)?));
+    while let Some(remaining) = until.checked_duration_since(Instant::now()) {
+        let ready = wait(&connections, remaining)?;
+        for (connection, ready) in connections.iter_mut().zip(ready) {
+            if !connection.on_ready(ready)? {
+                result.closed += 1;
+                result.add(&std::mem::replace(connection, Connection::open(attack, server)?));
             }
         }
     }
-    lines.iter().for_each(|line| siege.add(line));
-    Ok(siege)
+    connections.iter().for_each(|connection| result.add(connection));
+    Ok(result)
 }
 
-impl Siege {
-    fn add(&mut self, line: &Line<'_>) {
-        let Answers { ended, resets, goodbye, .. } = line.answers;
-        self.turns += u64::from(line.turns);
-        self.sent += line.taken;
+impl AttackResult {
+    fn add(&mut self, connection: &Connection<'_>) {
+        let FrameCounts { ended, resets, goaway_code, .. } = connection.received;
+        self.iterations += u64::from(connection.iterations);
+        self.sent += connection.total_sent;
         self.ended += u64::from(ended);
         self.resets += u64::from(resets);
-        self.goodbye = goodbye.or(self.goodbye);
+        self.goaway_code = goaway_code.or(self.goaway_code);
     }
 }
 
 /// Waits until one of the connections is ready, at most this long: polling a thousand of them
 /// periodically would take time from the well-behaved client. Returns the readiness of each.
-fn wait(lines: &[Line<'_>], left: Duration) -> io::Result<Vec<PollFlags>> {
-    let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-    let mut sockets: Vec<_> = lines.iter().map(|line| PollFd::new(&line.socket, line.interest())).collect();
-    match poll(&mut sockets, Some(&left)) {
+fn wait(connections: &[Connection<'_>], remaining: Duration) -> io::Result<Vec<PollFlags>> {
+    let remaining = Timespec { tv_sec: remaining.as_secs() as i64, tv_nsec: remaining.subsec_nanos().into() };
+    let mut sockets: Vec<_> =
+        connections.iter().map(|connection| PollFd::new(&connection.socket, connection.interest())).collect();
+    match poll(&mut sockets, Some(&remaining)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }
@@ -123,71 +126,79 @@ fn wait(lines: &[Line<'_>], left: Duration) -> io::Result<Vec<PollFlags>> {
 
 /// One connection of the attacker.
 #[derive(Debug)]
-struct Line<'a> {
+struct Connection<'a> {
     attack: &'a Attack,
     socket: TcpStream,
     frames: Frames,
-    /// Number of sent bytes of the frames.
+    /// Number of bytes of `frames` that are already written.
     sent: usize,
-    turns: u32,
-    /// Bytes accepted by the socket in total.
-    taken: u64,
-    answers: Answers,
+    iterations: u32,
+    /// Total number of bytes accepted by the socket.
+    total_sent: u64,
+    received: FrameCounts,
 }
 
-/// Size of one write.
-const FILL: usize = 64 << 10;
+/// Maximum size of one write or read, in bytes.
+const BUFFER_SIZE: usize = 64 << 10;
 
-impl<'a> Line<'a> {
+impl<'a> Connection<'a> {
     fn open(attack: &'a Attack, server: SocketAddr) -> io::Result<Self> {
         let socket = TcpStream::connect(server)?;
         socket.set_nodelay(true)?;
         socket.set_nonblocking(true)?;
         let mut frames = Frames::begin();
         (attack.opening)(&mut frames);
-        Ok(Self { attack, socket, frames, sent: 0, turns: 0, taken: 0, answers: Answers::default() })
+        Ok(Self {
+            attack,
+            socket,
+            frames,
+            sent: 0,
+            iterations: 0,
+            total_sent: 0,
+            received: FrameCounts::default(),
+        })
     }
 
     fn interest(&self) -> PollFlags {
         let mut interest = if self.attack.reads { PollFlags::IN } else { PollFlags::RDHUP };
-        if self.sent < self.frames.bytes.len() || self.may_turn() {
+        if self.sent < self.frames.bytes.len() || self.can_generate() {
             interest |= PollFlags::OUT;
         }
         interest
     }
 
     /// Reads and writes as far as possible. `false`: the server has closed the connection.
-    fn go_on(&mut self, ready: PollFlags) -> io::Result<bool> {
-        let over = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-        if (self.attack.reads || ready.intersects(over))
-            && ready.intersects(PollFlags::IN | over)
+    fn on_ready(&mut self, ready: PollFlags) -> io::Result<bool> {
+        let hangup = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        if (self.attack.reads || ready.intersects(hangup))
+            && ready.intersects(PollFlags::IN | hangup)
             && !self.read()?
         {
             return Ok(false);
         }
         if ready.contains(PollFlags::OUT) {
-            self.fill();
+            self.fill_buffer();
             return self.write();
         }
         Ok(true)
     }
 
-    /// Generates turns until there is enough to write.
-    fn fill(&mut self) {
+    /// Generates iterations until a full write is buffered.
+    fn fill_buffer(&mut self) {
         if self.sent == self.frames.bytes.len() {
             self.frames.bytes.clear();
             self.sent = 0;
         }
-        while self.frames.bytes.len() - self.sent < FILL && self.may_turn() {
-            (self.attack.turn)(&mut self.frames, self.turns);
-            self.turns += 1;
+        while self.frames.bytes.len() - self.sent < BUFFER_SIZE && self.can_generate() {
+            (self.attack.iteration)(&mut self.frames, self.iterations);
+            self.iterations += 1;
         }
     }
 
-    fn may_turn(&self) -> bool {
+    fn can_generate(&self) -> bool {
         match self.attack.pace {
             Pace::Flood => true,
-            Pace::InStep(ahead, answer) => self.turns < ahead + self.answers.count(answer),
+            Pace::InStep(ahead, answer) => self.iterations < ahead + self.received.count(answer),
             Pace::Once => false,
         }
     }
@@ -196,46 +207,46 @@ impl<'a> Line<'a> {
         match self.socket.write(&self.frames.bytes[self.sent..]) {
             Ok(written) => {
                 self.sent += written;
-                self.taken += written as u64;
+                self.total_sent += written as u64;
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
-            Err(error) if is_over(&error) => self.read(),
+            Err(error) if is_disconnect(&error) => self.read(),
             Err(error) => Err(error),
         }
     }
 
     /// Reads everything available.
     fn read(&mut self) -> io::Result<bool> {
-        let mut buffer = [0; FILL];
+        let mut buffer = [0; BUFFER_SIZE];
         loop {
             match self.socket.read(&mut buffer) {
                 Ok(0) => return Ok(false),
-                Ok(read) => self.answers.take(&buffer[..read]),
+                Ok(read) => self.received.parse(&buffer[..read]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
-                Err(error) if is_over(&error) => return Ok(false),
+                Err(error) if is_disconnect(&error) => return Ok(false),
                 Err(error) => return Err(error),
             }
         }
     }
 }
 
-fn is_over(error: &io::Error) -> bool {
+fn is_disconnect(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
 }
 
 /// Counters of the server's frames on a connection.
 #[derive(Debug, Default)]
-struct Answers {
+struct FrameCounts {
     /// The start of an incomplete frame.
     rest: Vec<u8>,
     ended: u32,
     resets: u32,
     acks: u32,
-    goodbye: Option<u32>,
+    goaway_code: Option<u32>,
 }
 
-impl Answers {
+impl FrameCounts {
     fn count(&self, answer: Answer) -> u32 {
         match answer {
             Answer::End => self.ended,
@@ -243,26 +254,26 @@ impl Answers {
         }
     }
 
-    fn take(&mut self, bytes: &[u8]) {
+    fn parse(&mut self, bytes: &[u8]) {
         let mut all = std::mem::take(&mut self.rest);
         all.extend_from_slice(bytes);
         let mut rest = &all[..];
         while let Some(&[l0, l1, l2, kind, flags, ..]) = rest.first_chunk::<HEADER>() {
             let length = u32::from_be_bytes([0, l0, l1, l2]) as usize;
             let Some((frame, behind)) = rest.split_at_checked(HEADER + length) else { break };
-            self.note(kind, flags, &frame[HEADER..]);
+            self.count_frame(kind, flags, &frame[HEADER..]);
             rest = behind;
         }
         self.rest = rest.to_vec();
     }
 
-    fn note(&mut self, kind: u8, flags: u8, payload: &[u8]) {
+    fn count_frame(&mut self, kind: u8, flags: u8, payload: &[u8]) {
         match (kind, payload) {
             (HEADERS, _) if flags & END_STREAM != 0 => self.ended += 1,
             (RST_STREAM, _) => self.resets += 1,
             (SETTINGS | PING, _) if flags & ACK != 0 => self.acks += 1,
             (GOAWAY, &[_, _, _, _, a, b, c, d, ..]) => {
-                self.goodbye = Some(u32::from_be_bytes([a, b, c, d]));
+                self.goaway_code = Some(u32::from_be_bytes([a, b, c, d]));
             }
             _ => {}
         }

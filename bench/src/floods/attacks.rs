@@ -1,6 +1,6 @@
 //! List of the attacks.
 
-use super::attack::{Attack, NEIGHBOUR};
+use super::attack::{Attack, BUSY_CLIENT};
 use super::{control, data, headers, resets, slow};
 
 pub(super) fn all() -> impl Iterator<Item = &'static Attack> {
@@ -10,5 +10,5 @@ pub(super) fn all() -> impl Iterator<Item = &'static Attack> {
 }
 
 pub(super) fn find(name: &str) -> Option<&'static Attack> {
-    all().chain([&NEIGHBOUR]).find(|attack| attack.name == name)
+    all().chain([&BUSY_CLIENT]).find(|attack| attack.name == name)
 }

@@ -11,16 +11,16 @@ pub(super) const ATTACKS: [Attack; 3] = [
     Attack::flood("empty_data_padded", |frames, _| frames.frame(DATA, PADDED, 1, &[0]))
         .with_opening(|frames| frames.head(1, ECHO)),
     // A message byte by byte, ten bytes for one.
-    Attack::flood("one_byte_data", |frames, turn| {
-        frames.head(stream(turn), ECHO);
+    Attack::flood("one_byte_data", |frames, iteration| {
+        frames.head(stream(iteration), ECHO);
         let message = message(4000);
         let mut rest = &message[..];
         while let Some((byte, behind)) = rest.split_first() {
             let flags = if behind.is_empty() { END_STREAM } else { 0 };
-            frames.frame(DATA, flags, stream(turn), &[*byte]);
+            frames.frame(DATA, flags, stream(iteration), &[*byte]);
             rest = behind;
         }
     })
     .with_opening(Frames::open_windows)
-    .with_bounded_fate(),
+    .with_bounded_outcome(),
 ];

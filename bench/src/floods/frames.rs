@@ -94,9 +94,9 @@ impl Frames {
     }
 }
 
-/// The id of the client's stream in this turn.
-pub(super) fn stream(turn: u32) -> u32 {
-    2 * turn + 1
+/// The id of the client's stream in this iteration.
+pub(super) fn stream(iteration: u32) -> u32 {
+    2 * iteration + 1
 }
 
 /// The head of a call of `example.EchoService/Echo`, as a header block that refers to no dynamic table.

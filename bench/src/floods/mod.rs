@@ -37,11 +37,11 @@ use crate::report::{self, Machine};
 use crate::rounds::Spread;
 use crate::run::parse_seconds;
 
-pub(crate) use self::attacker::{AttackerOptions, live as attack};
-pub(crate) use self::victim::{VictimOptions, live as be_victim};
+pub(crate) use self::attacker::{AttackerOptions, run_attacker};
+pub(crate) use self::victim::{VictimOptions, run_victim};
 
-use self::attack::{Attack, Fate, NEIGHBOUR};
-use self::attacker::Siege;
+use self::attack::{Attack, BUSY_CLIENT, ExpectedOutcome};
+use self::attacker::AttackResult;
 use self::round::Round;
 
 /// Options of the suite.
@@ -79,17 +79,17 @@ struct RoundResult {
     round: Result<Round, String>,
 }
 
-/// Number of attacks after which the rounds without one are repeated, to share the machine's variation.
-const BETWEEN: usize = 6;
+/// Number of attacks between two measurements of the baselines, so that both see the same drift of the machine.
+const ATTACKS_PER_BASELINE: usize = 6;
 
-/// Number of repetitions of an attack that delayed the well-behaved client; the median counts.
-const AGAIN: usize = 2;
+/// Number of repetitions of an attack that exceeded [`MAX_P99_RATIO`]; the median of all its rounds is judged.
+const REPETITIONS: usize = 2;
 
-/// Maximum growth of the p99 latency compared with no attacker.
-const LATER: f64 = 2.0;
+/// Maximum ratio of the p99 latency to that without an attacker.
+const MAX_P99_RATIO: f64 = 2.0;
 
-/// Maximum growth of the server's memory.
-const GROWN_KIB: f64 = 10.0 * 1024.0;
+/// Maximum growth of the server's resident memory, in KiB.
+const MAX_GROWTH_KIB: f64 = 10.0 * 1024.0;
 
 /// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
@@ -106,10 +106,10 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let chosen: Vec<_> = attacks::all().filter(|attack| attack.name.contains(&options.filter)).collect();
     measured.measure(&chosen, window);
     let late: Vec<_> = chosen.into_iter().filter(|attack| measured.is_late(attack)).collect();
-    for _ in 0..AGAIN {
+    for _ in 0..REPETITIONS {
         measured.measure(&late, window);
     }
-    measured.measure_peace(window);
+    measured.measure_baselines(window);
     measured.bars = measured.evaluate();
     measured.print();
     if let Some(path) = &options.json {
@@ -136,45 +136,46 @@ impl RoundResult {
 
 impl Measurement {
     fn measure(&mut self, attacks: &[&'static Attack], window: Duration) {
-        for some in attacks.chunks(BETWEEN) {
-            self.measure_peace(window);
-            self.attacks
-                .extend(some.iter().map(|attack| RoundResult::attack(attack, window.max(attack.least))));
+        for chunk in attacks.chunks(ATTACKS_PER_BASELINE) {
+            self.measure_baselines(window);
+            self.attacks.extend(
+                chunk.iter().map(|attack| RoundResult::attack(attack, window.max(attack.min_duration))),
+            );
         }
     }
 
-    fn measure_peace(&mut self, window: Duration) {
+    fn measure_baselines(&mut self, window: Duration) {
         self.quiet.push(RoundResult::new("quiet", None, window));
-        self.busy.push(RoundResult::new("busy", Some(&NEIGHBOUR), window));
+        self.busy.push(RoundResult::new("busy", Some(&BUSY_CLIENT), window));
     }
 
     /// Two bars per attack: the latency of the well-behaved client, and the memory of the server.
     fn evaluate(&self) -> Vec<Bar> {
-        let tried = attacks::all().filter(|attack| self.rounds_of(attack).next().is_some());
-        tried.flat_map(|attack| [self.judge_p99(attack), self.judge_memory(attack)]).collect()
+        let measured = attacks::all().filter(|attack| self.rounds_of(attack).next().is_some());
+        measured.flat_map(|attack| [self.judge_p99(attack), self.judge_memory(attack)]).collect()
     }
 
     fn judge_p99(&self, attack: &Attack) -> Bar {
         Bar {
             name: format!("floods_{}_p99", attack.name),
             value: self.latency_ratio(attack),
-            limit: Limit::RatioAtMost(LATER),
+            limit: Limit::RatioAtMost(MAX_P99_RATIO),
             clean: self.is_clean(attack),
         }
     }
 
     fn judge_memory(&self, attack: &Attack) -> Bar {
-        let grown = self.rounds_of(attack).flat_map(|tried| &tried.round).map(|round| round.grown_kib);
+        let grown = self.rounds_of(attack).flat_map(|result| &result.round).map(|round| round.grown_kib);
         Bar {
             name: format!("floods_{}_memory", attack.name),
             value: grown.max().map(|kib| kib as f64),
-            limit: Limit::KibAtMost(GROWN_KIB),
+            limit: Limit::KibAtMost(MAX_GROWTH_KIB),
             clean: self.is_clean(attack),
         }
     }
 
     fn is_late(&self, attack: &Attack) -> bool {
-        self.latency_ratio(attack).is_none_or(|times| times > LATER)
+        self.latency_ratio(attack).is_none_or(|times| times > MAX_P99_RATIO)
     }
 
     /// Ratio of the well-behaved client's latency to that when alone.
@@ -182,19 +183,20 @@ impl Measurement {
         p99_us(self.rounds_of(attack)).zip(p99_us(&self.quiet)).map(|(own, quiet)| own / quiet)
     }
 
-    /// Whether no call was lost, and the attack met its expected fate, in every round.
+    /// Whether no call was lost, and the attack had its expected outcome, in every round.
     fn is_clean(&self, attack: &Attack) -> bool {
-        self.rounds_of(attack).all(|tried| {
-            let round = tried.round.as_ref();
+        self.rounds_of(attack).all(|result| {
+            let round = result.round.as_ref();
             round.is_ok_and(|round| {
-                let siege = round.siege.as_ref();
-                round.served.lost == 0 && siege.is_some_and(|siege| attack.has_expected_fate(siege))
+                let attack_result = round.attack_result.as_ref();
+                round.served.lost == 0
+                    && attack_result.is_some_and(|attack_result| attack.has_expected_outcome(attack_result))
             })
         })
     }
 
     fn rounds_of(&self, attack: &Attack) -> impl Iterator<Item = &RoundResult> {
-        self.attacks.iter().filter(|tried| tried.name == attack.name)
+        self.attacks.iter().filter(|result| result.name == attack.name)
     }
 
     fn print(&self) {
@@ -223,8 +225,8 @@ impl Measurement {
             "× busy",
             "× quiet"
         );
-        for tried in self.quiet.iter().chain(&self.busy).chain(&self.attacks) {
-            self.print_round(tried);
+        for result in self.quiet.iter().chain(&self.busy).chain(&self.attacks) {
+            self.print_round(result);
         }
         println!();
         for bar in &self.bars {
@@ -232,22 +234,25 @@ impl Measurement {
         }
     }
 
-    fn print_round(&self, tried: &RoundResult) {
-        let Round { served, siege, grown_kib, cpu } = match &tried.round {
+    fn print_round(&self, result: &RoundResult) {
+        let Round { served, attack_result, grown_kib, cpu } = match &result.round {
             Ok(round) => round,
-            Err(error) => return println!("{:<32} {error}", tried.name),
+            Err(error) => return println!("{:<32} {error}", result.name),
         };
-        let of_siege = |figure: fn(&Siege) -> String| siege.as_ref().map_or_else(report::dash, figure);
+        let format_result =
+            |figure: fn(&AttackResult) -> String| attack_result.as_ref().map_or_else(report::dash, figure);
         let times = |baseline: &[RoundResult]| {
             p99_us(baseline).map_or_else(report::dash, |baseline| format!("{:.2}", served.p99_us / baseline))
         };
         println!(
             "{:<32} {:>8} {:>8} {:>10} {:>9} {:>9} {:>6.0} {:>7} {:>5} {:>8.0} {:>8.0} {:>8.0} {:>8.0} {:>6} {:>7}",
-            tried.name,
-            of_siege(|siege| siege.closed.to_string()),
-            of_siege(|siege| siege.goodbye.map_or_else(report::dash, |code| code.to_string())),
-            of_siege(|siege| siege.turns.to_string()),
-            of_siege(|siege| format!("{:.1}", siege.sent as f64 / f64::from(1 << 20))),
+            result.name,
+            format_result(|attack_result| attack_result.closed.to_string()),
+            format_result(|attack_result| attack_result
+                .goaway_code
+                .map_or_else(report::dash, |code| code.to_string())),
+            format_result(|attack_result| attack_result.iterations.to_string()),
+            format_result(|attack_result| format!("{:.1}", attack_result.sent as f64 / f64::from(1 << 20))),
             grown_kib,
             cpu * 100.0,
             served.calls,
@@ -267,14 +272,15 @@ fn p99_us<'t>(rounds: impl IntoIterator<Item = &'t RoundResult>) -> Option<f64> 
 }
 
 impl Attack {
-    /// Whether the attack met its expected fate.
-    fn has_expected_fate(&self, siege: &Siege) -> bool {
-        match self.fate {
-            Fate::SentAway(codes) => {
-                siege.closed > 0 && siege.goodbye.is_some_and(|code| codes.contains(&code))
+    /// Whether the server reacted as expected.
+    fn has_expected_outcome(&self, attack_result: &AttackResult) -> bool {
+        match self.expected {
+            ExpectedOutcome::GoAway(codes) => {
+                attack_result.closed > 0
+                    && attack_result.goaway_code.is_some_and(|code| codes.contains(&code))
             }
-            Fate::Closed => siege.closed > 0,
-            Fate::Bounded => siege.sent > 0,
+            ExpectedOutcome::Closed => attack_result.closed > 0,
+            ExpectedOutcome::Bounded => attack_result.sent > 0,
         }
     }
 }

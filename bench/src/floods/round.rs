@@ -7,12 +7,12 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::attack::Attack;
-use super::attacker::{AttackerOptions, Siege};
+use super::attacker::{AttackResult, AttackerOptions};
 use super::victim::{VictimOptions, VictimResult};
 use crate::exchange::Protocol;
 use crate::measure;
 use crate::process::{Child, Listening, Ready};
-use crate::run::PATIENCE;
+use crate::run::REPORT_TIMEOUT;
 use crate::subject::{ServerKind, ServerOptions};
 
 /// Result of a round.
@@ -20,7 +20,8 @@ use crate::subject::{ServerKind, ServerOptions};
 pub(super) struct Round {
     pub(super) served: VictimResult,
     /// `None` without an attack.
-    pub(super) siege: Option<Siege>,
+    #[serde(rename = "siege")]
+    pub(super) attack_result: Option<AttackResult>,
     /// Maximum growth of the server's resident memory.
     pub(super) grown_kib: u64,
     /// Share of its core used by the server.
@@ -35,24 +36,24 @@ pub(super) fn run(attack: Option<&Attack>, window: Duration) -> io::Result<Round
 
     let victim = VictimOptions { connect: address, window: milliseconds, core: Some(cores.victim) };
     let mut victim = Child::start(&victim.to_arguments())?;
-    let Ready {} = victim.read_report(PATIENCE)?;
+    let Ready {} = victim.read_report(REPORT_TIMEOUT)?;
     let resident_before = measure::resident_kib_of(server.id())?;
 
     let mut attacker =
         attack.map(|attack| start(attack, address, milliseconds, cores.attacker)).transpose()?;
-    let cpu_before = server.vitals()?.cpu_ns;
+    let cpu_before = server.resource_usage()?.cpu_ns;
     if let Some(attacker) = &mut attacker {
-        attacker.nudge()?;
+        attacker.send_go()?;
     }
-    victim.nudge()?;
-    let served = victim.read_report(window + PATIENCE)?;
-    let siege = attacker.map(|attacker| attacker.read_report(window + PATIENCE)).transpose()?;
-    let most = measure::most_resident_kib_of(server.id())?;
-    let cpu_ns = server.vitals()?.cpu_ns - cpu_before;
+    victim.send_go()?;
+    let served = victim.read_report(window + REPORT_TIMEOUT)?;
+    let attack_result = attacker.map(|attacker| attacker.read_report(window + REPORT_TIMEOUT)).transpose()?;
+    let peak_kib = measure::peak_resident_kib_of(server.id())?;
+    let cpu_ns = server.resource_usage()?.cpu_ns - cpu_before;
     Ok(Round {
         served,
-        siege,
-        grown_kib: most.saturating_sub(resident_before),
+        attack_result,
+        grown_kib: peak_kib.saturating_sub(resident_before),
         cpu: cpu_ns as f64 / window.as_nanos() as f64,
     })
 }
@@ -67,14 +68,14 @@ fn serve(core: usize) -> io::Result<(Child, Listening)> {
         core: Some(core),
     };
     let server = Child::start(&options.to_arguments())?;
-    let listening = server.read_report(PATIENCE)?;
+    let listening = server.read_report(REPORT_TIMEOUT)?;
     Ok((server, listening))
 }
 
 fn start(attack: &Attack, connect: SocketAddr, window: u64, core: usize) -> io::Result<Child> {
     let options = AttackerOptions { attack: attack.name.to_owned(), connect, window, core: Some(core) };
     let attacker = Child::start(&options.to_arguments())?;
-    let Ready {} = attacker.read_report(PATIENCE)?;
+    let Ready {} = attacker.read_report(REPORT_TIMEOUT)?;
     Ok(attacker)
 }
 

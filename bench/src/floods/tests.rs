@@ -2,8 +2,8 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
-use super::attack::{Attack, Fate, NEIGHBOUR};
-use super::attacker::{self, Siege};
+use super::attack::{Attack, BUSY_CLIENT, ExpectedOutcome};
+use super::attacker::{self, AttackResult};
 use super::attacks;
 use super::victim::{Victim, VictimResult};
 use crate::exchange::Protocol;
@@ -32,13 +32,13 @@ fn well_behaved_neighbour_is_never_disconnected() {
     let server = serve();
     let mut window = WINDOW;
     loop {
-        let (served, siege) = run_beside(&NEIGHBOUR, server, window);
+        let (served, result) = run_beside(&BUSY_CLIENT, server, window);
         assert_eq!(served.lost, 0, "{served:?}");
-        assert_eq!((siege.closed, siege.resets, siege.goodbye), (0, 0, None));
-        if served.calls > 0 && siege.ended > 100 {
+        assert_eq!((result.closed, result.resets, result.goaway_code), (0, 0, None));
+        if served.calls > 0 && result.ended > 100 {
             return;
         }
-        assert!(window < LAST, "for {window:?}: {served:?}, {siege:?}");
+        assert!(window < LAST, "for {window:?}: {served:?}, {result:?}");
         window *= 4;
     }
 }
@@ -46,20 +46,21 @@ fn well_behaved_neighbour_is_never_disconnected() {
 /// Attacks for this long, during which no call may be lost. Returns whether calls were made and the attack has met its fate,
 /// as it must in the last attempt.
 fn is_over(attack: &Attack, server: SocketAddr, window: Duration) -> bool {
-    let (served, siege) = run_beside(attack, server, window);
+    let (served, result) = run_beside(attack, server, window);
     assert_eq!(served.lost, 0, "{}: {served:?}", attack.name);
     // Connections that are closed only after a while are not closed yet.
-    let is_expected = matches!(attack.fate, Fate::Closed) || attack.has_expected_fate(&siege);
+    let is_expected =
+        matches!(attack.expected, ExpectedOutcome::Closed) || attack.has_expected_outcome(&result);
     let is_over = served.calls > 0 && is_expected;
-    assert!(is_over || window < LAST, "{} for {window:?}: {served:?}, {siege:?}", attack.name);
+    assert!(is_over || window < LAST, "{} for {window:?}: {served:?}, {result:?}", attack.name);
     is_over
 }
 
-fn run_beside(attack: &Attack, server: SocketAddr, window: Duration) -> (VictimResult, Siege) {
+fn run_beside(attack: &Attack, server: SocketAddr, window: Duration) -> (VictimResult, AttackResult) {
     let victim = Victim::connect(server).unwrap();
     thread::scope(|scope| {
-        let siege = scope.spawn(|| attacker::run(attack, server, window).unwrap());
-        (victim.run(window).unwrap(), siege.join().unwrap())
+        let result = scope.spawn(|| attacker::run(attack, server, window).unwrap());
+        (victim.run(window).unwrap(), result.join().unwrap())
     })
 }
 

@@ -44,16 +44,16 @@ impl VictimOptions {
 }
 
 /// Main function of the well-behaved client's process.
-pub(crate) fn live(options: &VictimOptions) -> io::Result<()> {
+pub(crate) fn run_victim(options: &VictimOptions) -> io::Result<()> {
     process::prepare(options.core)?;
     let victim = Victim::connect(options.connect)?;
     victim.run(Duration::from_millis(500))?;
     process::write_report(&Ready {})?;
-    let mut told = io::stdin().lines();
-    if told.next().transpose()?.is_some() {
+    let mut commands = io::stdin().lines();
+    if commands.next().transpose()?.is_some() {
         process::write_report(&victim.run(Duration::from_millis(options.window))?)?;
     }
-    told.try_for_each(|line| line.map(drop))
+    commands.try_for_each(|line| line.map(drop))
 }
 
 /// Results of the well-behaved client's calls.
@@ -75,7 +75,7 @@ pub(super) struct VictimResult {
 
 /// Number of callers, and the interval of each: 2,000 calls a second.
 const CALLERS: u32 = 4;
-const EVERY: Duration = Duration::from_millis(2);
+const CALL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A well-behaved client.
 #[derive(Debug)]
@@ -92,14 +92,14 @@ impl Victim {
         Ok(Self { runtime, stub: EchoServiceClient::new(client) })
     }
 
-    /// Calls for this long.
+    /// Makes calls for the duration of `window`.
     pub(super) fn run(&self, window: Duration) -> io::Result<VictimResult> {
         let record = Arc::new(Mutex::new(Record::new(window)));
         self.runtime.block_on(async {
             let began = TokioInstant::now();
             let callers: Vec<_> = (0..CALLERS)
                 .map(|n| {
-                    let first = began + EVERY * n / CALLERS;
+                    let first = began + CALL_INTERVAL * n / CALLERS;
                     tokio::spawn(call(self.stub.clone(), first, began + window, record.clone()))
                 })
                 .collect();
@@ -117,18 +117,18 @@ impl Victim {
 /// fault.
 async fn call(stub: EchoServiceClient, first: TokioInstant, until: TokioInstant, record: Arc<Mutex<Record>>) {
     let request = EchoRequest { message: "A".repeat(32), ..Default::default() };
-    let mut ticks = interval_at(first, EVERY);
+    let mut ticks = interval_at(first, CALL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while ticks.tick().await < until {
         let began = Instant::now();
-        let right = match stub.echo(request.clone()).await {
+        let is_right = match stub.echo(request.clone()).await {
             Ok(answer) => answer.message == request.message,
             Err(error) => {
                 eprintln!("a call was lost: {error}");
                 false
             }
         };
-        record.lock().unwrap_or_else(PoisonError::into_inner).note(began.elapsed(), right);
+        record.lock().unwrap_or_else(PoisonError::into_inner).record_call(began.elapsed(), is_right);
     }
 }
 
@@ -150,13 +150,13 @@ impl Record {
         Self { began: Instant::now(), calls: 0, lost: 0, seconds }
     }
 
-    fn note(&mut self, took: Duration, right: bool) {
+    fn record_call(&mut self, latency: Duration, is_right: bool) {
         self.calls += 1;
-        self.lost += u64::from(!right);
+        self.lost += u64::from(!is_right);
         let now = (self.began.elapsed().as_secs() as usize).min(self.seconds.len() - 1);
         let second = &mut self.seconds[now];
-        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).min(second.high());
-        second.record_correct(took, EVERY.as_nanos() as u64).expect("it is within the bounds");
+        let latency = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX).min(second.high());
+        second.record_correct(latency, CALL_INTERVAL.as_nanos() as u64).expect("it is within the bounds");
     }
 
     fn finish(&self) -> VictimResult {

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::exchange::{Exchange, floor};
-use crate::load::{Laps, Load, Tally};
+use crate::load::{LatencyRecorder, Load, Tally};
 
 /// A connection used by one thread, one call at a time.
 #[derive(Debug)]
@@ -51,15 +51,15 @@ impl Blocking {
 
 impl Load for Blocking {
     fn run(&mut self, window: Duration) -> io::Result<Tally> {
-        let mut laps = Laps::start(window);
-        let mut began = laps.started();
-        while laps.open_at(began) {
+        let mut latencies = LatencyRecorder::start(window);
+        let mut began = latencies.started();
+        while latencies.is_open_at(began) {
             let right = self.call()?;
             let ended = Instant::now();
-            laps.record(began, ended, 1);
-            laps.record_errors(u64::from(!right));
+            latencies.record(began, ended, 1);
+            latencies.record_errors(u64::from(!right));
             began = ended;
         }
-        Ok(laps.finish())
+        Ok(latencies.finish())
     }
 }

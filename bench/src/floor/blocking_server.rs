@@ -11,16 +11,16 @@ pub(super) fn run(listener: &TcpListener, reply_len: usize) -> io::Result<()> {
         let (stream, _) = listener.accept()?;
         stream.set_nodelay(true)?;
         thread::spawn(move || {
-            if let Err(error) = converse(stream, Echo::new(reply_len)) {
+            if let Err(error) = serve_connection(stream, Echo::new(reply_len)) {
                 eprintln!("the floor's server closed a connection: {error}");
             }
         });
     }
 }
 
-fn converse(mut stream: TcpStream, mut echo: Echo) -> io::Result<()> {
+fn serve_connection(mut stream: TcpStream, mut echo: Echo) -> io::Result<()> {
     loop {
-        let read = stream.read(echo.room())?;
+        let read = stream.read(echo.free_space())?;
         if read == 0 {
             return Ok(());
         }

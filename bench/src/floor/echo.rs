@@ -30,7 +30,7 @@ impl Echo {
     }
 
     /// Buffer space of the next read; a connection that never sent a byte has no buffer yet.
-    pub(super) fn room(&mut self) -> &mut [u8] {
+    pub(super) fn free_space(&mut self) -> &mut [u8] {
         if self.buffer.is_empty() {
             // Zeroed lazily by the kernel, page by page: unused space costs nothing.
             self.buffer = vec![0; BUFFER];
@@ -95,7 +95,7 @@ mod tests {
             let mut echo = Echo::new(exchange.reply.len());
             let mut got = Vec::new();
             for piece in [&requests[..at], &requests[at..]] {
-                echo.room()[..piece.len()].copy_from_slice(piece);
+                echo.free_space()[..piece.len()].copy_from_slice(piece);
                 echo.answer(piece.len()).unwrap();
                 got.extend_from_slice(echo.replies());
                 echo.consume(echo.replies().len());
@@ -108,7 +108,7 @@ mod tests {
     fn request_longer_than_the_buffer_is_rejected() {
         let mut echo = Echo::new(64);
         let header = b"fl\xff\xff\xff\xff\0\0\0\0\0\0";
-        echo.room()[..header.len()].copy_from_slice(header);
+        echo.free_space()[..header.len()].copy_from_slice(header);
         echo.answer(header.len()).unwrap_err();
     }
 }

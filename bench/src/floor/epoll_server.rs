@@ -101,17 +101,17 @@ enum Turn {
 impl Connection {
     fn turn(&mut self) -> io::Result<Turn> {
         if self.echo.replies().is_empty() {
-            match self.stream.read(self.echo.room()) {
+            match self.stream.read(self.echo.free_space()) {
                 Ok(0) => return Ok(Turn::Over),
                 Ok(read) => self.echo.answer(read)?,
-                Err(error) if would_wait(&error) => {}
+                Err(error) if is_would_block(&error) => {}
                 Err(error) => return Err(error),
             }
         }
         while !self.echo.replies().is_empty() {
             match self.stream.write(self.echo.replies()) {
                 Ok(written) => self.echo.consume(written),
-                Err(error) if would_wait(&error) => return Ok(Turn::Write),
+                Err(error) if is_would_block(&error) => return Ok(Turn::Write),
                 Err(error) => return Err(error),
             }
         }
@@ -130,6 +130,6 @@ impl Connection {
 }
 
 /// Neither an error nor progress: level-triggered epoll will report again.
-fn would_wait(error: &io::Error) -> bool {
+fn is_would_block(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

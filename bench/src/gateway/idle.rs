@@ -41,14 +41,14 @@ fn measure_growth(proxy: Proxy, connections: usize) -> io::Result<f64> {
     let usual = ClientOptions { warm_up: 0, ..ClientOptions::echo(running.address) };
     // One call, so that one-time setup is not attributed to a connection.
     drop(usual.start()?);
-    let before = settle(&running)?;
+    let before = wait_until_stable(&running)?;
     let (_client, _) = ClientOptions { connections, ..usual }.start()?;
-    let grown = settle(&running)?.saturating_sub(before);
+    let grown = wait_until_stable(&running)?.saturating_sub(before);
     Ok(grown as f64 / connections as f64)
 }
 
 /// Waits until the memory hardly changes for half a second.
-fn settle(running: &Running) -> io::Result<u64> {
+fn wait_until_stable(running: &Running) -> io::Result<u64> {
     let (mut last, mut quiet) = (running.resident_kib()?, 0);
     for _ in 0..80 {
         thread::sleep(Duration::from_millis(250));

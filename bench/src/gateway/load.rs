@@ -102,7 +102,7 @@ impl Case {
                 };
                 let (mut client, _) = options.start()?;
                 let before = running.cpu_ns()?;
-                client.nudge()?;
+                client.send_go()?;
                 let Done { tally, .. } = options.wait_for_end(&client)?;
                 let spent = running.cpu_ns()?.saturating_sub(before);
                 if tally.errors > 0 {

@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::configuration;
 use crate::measure;
 use crate::process::{Child, Listening};
-use crate::run::PATIENCE;
+use crate::run::REPORT_TIMEOUT;
 
 /// A proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -82,7 +82,7 @@ impl Proxy {
                 format!("--upstream={upstream}"),
                 schema.to_owned(),
             ])?;
-            let Listening { address } = child.read_report(PATIENCE)?;
+            let Listening { address } = child.read_report(REPORT_TIMEOUT)?;
             return Ok(Running { address, process: Some(ProxyProcess::Ours(child)), folder });
         }
         let address = free_address()?;
@@ -163,7 +163,7 @@ impl Running {
     }
 
     fn wait_until_it_listens(&mut self, name: &str) -> io::Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + REPORT_TIMEOUT;
         while TcpStream::connect(self.address).is_err() {
             if let Some(ProxyProcess::Foreign(process)) = &mut self.process
                 && let Some(status) = process.try_wait()?

@@ -18,7 +18,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::Options;
 use crate::bar::{Bar, Limit};
-use crate::load::{SharedLaps, Tally, call_echo, to_io_error};
+use crate::load::{SharedLatencyRecorder, Tally, call_echo, to_io_error};
 use crate::measure;
 use crate::rounds::{Series, Spread, interleave};
 
@@ -122,12 +122,12 @@ impl Layer for Nothing {
 }
 
 fn window(runtime: &Runtime, client: &Client) -> io::Result<Window> {
-    runtime.block_on(call_echo(client, &SharedLaps::start(Duration::from_millis(50))))?;
-    let laps = SharedLaps::start(WINDOW);
+    runtime.block_on(call_echo(client, &SharedLatencyRecorder::start(Duration::from_millis(50))))?;
+    let latencies = SharedLatencyRecorder::start(WINDOW);
     let before = measure::thread_cpu_time();
-    runtime.block_on(call_echo(client, &laps))?;
+    runtime.block_on(call_echo(client, &latencies))?;
     let spent = measure::thread_cpu_time() - before;
-    let Tally { calls, errors, .. } = laps.finish();
+    let Tally { calls, errors, .. } = latencies.finish();
     match errors {
         0 => Ok(Window { cpu_us: spent.as_secs_f64() * 1e6 / calls as f64, calls }),
         _ => Err(io::Error::other(format!("{errors} wrong replies of {calls}"))),

@@ -32,5 +32,5 @@ pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
     let gateway = runtime.block_on(Gateway::start(config));
     let gateway = gateway.map_err(|problems| io::Error::other(problems.to_string()))?;
     let address = gateway.addresses().first().map(ToString::to_string).unwrap_or_default();
-    process::answer_at(address.parse().map_err(io::Error::other)?)
+    process::report_usage(address.parse().map_err(io::Error::other)?)
 }

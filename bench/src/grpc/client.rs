@@ -14,7 +14,7 @@ use tokio::time::{Instant as TokioInstant, interval_at};
 
 use super::peer::file;
 use super::task::{ClientOptions, ConnectReport, Method};
-use crate::load::{SharedLaps, Tally, to_io_error};
+use crate::load::{SharedLatencyRecorder, Tally, to_io_error};
 use crate::measure;
 use crate::process::{self, Done};
 use crate::proto::example::{EchoRequest, EchoServiceClient};
@@ -76,19 +76,19 @@ async fn load(
     window: Duration,
     calls: Option<usize>,
 ) -> io::Result<Tally> {
-    let laps = SharedLaps::start(window);
+    let latencies = SharedLatencyRecorder::start(window);
     let share = calls.map(|calls| calls / (connections.len() * options.callers));
     let tasks: Vec<_> = connections
         .iter()
         .flat_map(|caller| std::iter::repeat_n(caller, options.callers))
         .map(|caller| {
-            let (caller, laps) = (caller.clone(), laps.clone());
+            let (caller, latencies) = (caller.clone(), latencies.clone());
             match (share, options.every) {
-                (Some(share), _) => tokio::spawn(async move { caller.call_times(share, laps).await }),
-                (None, 0) => tokio::spawn(async move { caller.call_on(laps).await }),
+                (Some(share), _) => tokio::spawn(async move { caller.call_times(share, latencies).await }),
+                (None, 0) => tokio::spawn(async move { caller.call_on(latencies).await }),
                 (None, every) => {
                     let every = Duration::from_micros(every);
-                    tokio::spawn(async move { caller.call_every(every, laps).await })
+                    tokio::spawn(async move { caller.call_every(every, latencies).await })
                 }
             }
         })
@@ -96,7 +96,7 @@ async fn load(
     for task in tasks {
         task.await.map_err(io::Error::other)?.map_err(to_io_error)?;
     }
-    Ok(laps.finish())
+    Ok(latencies.finish())
 }
 
 /// One connection, and its method.
@@ -146,35 +146,35 @@ impl Caller {
         })
     }
 
-    async fn call_on(&self, laps: SharedLaps) -> polyrpc::Result<()> {
-        let mut began = laps.started();
-        while laps.open_at(began) {
+    async fn call_on(&self, latencies: SharedLatencyRecorder) -> polyrpc::Result<()> {
+        let mut began = latencies.started();
+        while latencies.is_open_at(began) {
             let right = self.call().await?;
-            began = laps.note(began, right);
+            began = latencies.record_call(began, right);
         }
         Ok(())
     }
 
-    async fn call_times(&self, times: usize, laps: SharedLaps) -> polyrpc::Result<()> {
-        let mut began = laps.started();
+    async fn call_times(&self, times: usize, latencies: SharedLatencyRecorder) -> polyrpc::Result<()> {
+        let mut began = latencies.started();
         for _ in 0..times {
             let right = self.call().await?;
-            began = laps.note(began, right);
+            began = latencies.record_call(began, right);
         }
         Ok(())
     }
 
     /// Latency counts from the actual start of a call: late timers are not the server's fault.
-    async fn call_every(&self, every: Duration, laps: SharedLaps) -> polyrpc::Result<()> {
+    async fn call_every(&self, every: Duration, latencies: SharedLatencyRecorder) -> polyrpc::Result<()> {
         let mut ticks = interval_at(TokioInstant::now() + every, every);
         loop {
             ticks.tick().await;
             let began = Instant::now();
-            if !laps.open_at(began) {
+            if !latencies.is_open_at(began) {
                 return Ok(());
             }
             let right = self.call().await?;
-            laps.note(began, right);
+            latencies.record_call(began, right);
         }
     }
 }

@@ -101,9 +101,9 @@ fn run_h2load(peer: Peer, payload: usize) -> io::Result<Outcome> {
     let (mut server, address) = peer.start(0)?;
     let load = Load { in_flight: IN_FLIGHT, payload, requests: REQUESTS };
     Load { requests: REQUESTS / 10, ..load }.run(address)?;
-    let before = server.vitals()?;
+    let before = server.resource_usage()?;
     let calls_per_second = load.run(address)?;
-    let spent = server.vitals()?.cpu_ns - before.cpu_ns;
+    let spent = server.resource_usage()?.cpu_ns - before.cpu_ns;
     let server_cpu_us = micros_per_call(spent, REQUESTS);
     Ok(Outcome { calls_per_second, server_cpu_us, client_cpu_us: None, p99_us: None })
 }
@@ -112,9 +112,9 @@ fn run_ghz(peer: Peer) -> io::Result<Outcome> {
     const CALLS: u64 = 30_000;
     let (mut server, address) = peer.start(0)?;
     ghz::run(address, CALLS / 10)?;
-    let before = server.vitals()?;
+    let before = server.resource_usage()?;
     let report = ghz::run(address, CALLS)?;
-    let spent = server.vitals()?.cpu_ns - before.cpu_ns;
+    let spent = server.resource_usage()?.cpu_ns - before.cpu_ns;
     Ok(Outcome {
         calls_per_second: report.calls_per_second,
         server_cpu_us: micros_per_call(spent, CALLS),
@@ -128,10 +128,10 @@ fn run_own_client(peer: Peer, payload: usize) -> io::Result<Outcome> {
     let options =
         ClientOptions { method: Method::Echo, payload, callers: IN_FLIGHT, ..ClientOptions::echo(address) };
     let (mut client, _) = options.start()?;
-    let before = server.vitals()?;
-    client.nudge()?;
+    let before = server.resource_usage()?;
+    client.send_go()?;
     let Done { cpu_ns, tally } = options.wait_for_end(&client)?;
-    let spent = server.vitals()?.cpu_ns - before.cpu_ns;
+    let spent = server.resource_usage()?.cpu_ns - before.cpu_ns;
     if tally.errors > 0 {
         return Err(io::Error::other(format!("{} wrong replies of {}", tally.errors, tally.calls)));
     }

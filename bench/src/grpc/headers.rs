@@ -16,7 +16,7 @@ use crate::bar::{Bar, Limit};
 use crate::process::{Child, Done, Listening};
 use crate::report::{self, Machine, with_spread};
 use crate::rounds::{self, Series, Spread};
-use crate::run::{PATIENCE, parse_seconds};
+use crate::run::{REPORT_TIMEOUT, parse_seconds};
 
 /// Options of the suite.
 #[derive(Debug, Args)]
@@ -119,7 +119,7 @@ impl HeadersOptions {
         match (subject, &self.before) {
             (Subject::Before, Some(program)) => {
                 let server = Child::start_program(program, &["grpc-server".to_owned()])?;
-                let Listening { address } = server.read_report(PATIENCE)?;
+                let Listening { address } = server.read_report(REPORT_TIMEOUT)?;
                 Ok((server, address))
             }
             (Subject::Tonic, _) => Peer::TonicOneThread.start(0),
@@ -139,10 +139,10 @@ impl HeadersOptions {
             ..ClientOptions::echo(address)
         };
         let (mut client, _) = options.start()?;
-        let before = server.vitals()?;
-        client.nudge()?;
+        let before = server.resource_usage()?;
+        client.send_go()?;
         let Done { tally, .. } = options.wait_for_end(&client)?;
-        let spent = server.vitals()?.cpu_ns - before.cpu_ns;
+        let spent = server.resource_usage()?.cpu_ns - before.cpu_ns;
         if tally.errors > 0 {
             return Err(io::Error::other(format!("{} wrong replies of {}", tally.errors, tally.calls)));
         }

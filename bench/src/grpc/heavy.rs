@@ -107,7 +107,7 @@ fn loops_on_this_core() -> Vec<Duration> {
 
 fn rate(options: &ClientOptions) -> io::Result<f64> {
     let (mut client, _) = options.start()?;
-    client.nudge()?;
+    client.send_go()?;
     let Done { tally, .. } = options.wait_for_end(&client)?;
     Ok(tally.calls as f64 / (tally.elapsed_ns as f64 / 1e9))
 }
@@ -120,8 +120,8 @@ fn measure_light_calls(heavy: &ClientOptions) -> io::Result<(f64, f64)> {
     light.window = heavy.window - heavy.window / 10;
     let (mut heavy_client, _) = heavy.start()?;
     let (mut light_client, _) = light.start()?;
-    heavy_client.nudge()?;
-    light_client.nudge()?;
+    heavy_client.send_go()?;
+    light_client.send_go()?;
     let Done { tally, .. } = light.wait_for_end(&light_client)?;
     heavy.wait_for_end(&heavy_client)?;
     if tally.errors > 0 {

@@ -10,10 +10,10 @@ use super::Options;
 use super::peer::Peer;
 use super::task::{ClientOptions, Method};
 use crate::bar::{Bar, Limit};
-use crate::process::{Child, Done, Vitals};
+use crate::process::{Child, Done, ResourceUsage};
 use crate::report::with_spread;
 use crate::rounds::{self, Series};
-use crate::run::PATIENCE;
+use crate::run::REPORT_TIMEOUT;
 
 const CONNECTIONS: [usize; 5] = [20, 100, 500, 1000, 10_000];
 const REQUESTS: usize = 20_000;
@@ -65,7 +65,7 @@ fn load(peer: Peer, connections: usize) -> io::Result<Outcome> {
     let (mut server, address) = peer.start(0)?;
     // One call, so that one-time setup is not attributed to a connection.
     drop(ClientOptions { warm_up: 0, ..ClientOptions::echo(address) }.start()?);
-    let fresh = server.vitals()?;
+    let fresh = server.resource_usage()?;
     let options = ClientOptions {
         method: Method::Say,
         connections,
@@ -74,10 +74,10 @@ fn load(peer: Peer, connections: usize) -> io::Result<Outcome> {
         ..ClientOptions::echo(address)
     };
     let (mut client, connected) = options.start()?;
-    let opened = settle(&mut server)?;
-    client.nudge()?;
+    let opened = wait_until_stable(&mut server)?;
+    client.send_go()?;
     let Done { tally, .. } = options.wait_for_end(&client)?;
-    let after = server.vitals()?;
+    let after = server.resource_usage()?;
     if tally.errors > 0 || tally.calls != REQUESTS as u64 {
         return Err(io::Error::other(format!("{} right replies of {REQUESTS}", tally.calls - tally.errors)));
     }
@@ -95,13 +95,13 @@ fn load(peer: Peer, connections: usize) -> io::Result<Outcome> {
 }
 
 /// Waits until the server's memory is stable.
-fn settle(server: &mut Child) -> io::Result<Vitals> {
+fn wait_until_stable(server: &mut Child) -> io::Result<ResourceUsage> {
     const PAUSE: Duration = Duration::from_millis(100);
-    let deadline = Instant::now() + PATIENCE;
-    let mut last = server.vitals()?;
+    let deadline = Instant::now() + REPORT_TIMEOUT;
+    let mut last = server.resource_usage()?;
     loop {
         thread::sleep(PAUSE);
-        let now = server.vitals()?;
+        let now = server.resource_usage()?;
         if now.resident_kib == last.resident_kib {
             return Ok(now);
         }

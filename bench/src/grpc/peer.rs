@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::process::{Child, Listening};
-use crate::run::PATIENCE;
+use crate::run::REPORT_TIMEOUT;
 
 /// The server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -61,7 +61,7 @@ impl Peer {
             Self::GrpcGoOneThread => start_foreign("go-server", &[heavy, one_thread])?,
             Self::GrpcCpp => start_foreign("cpp-server", &[heavy])?,
         };
-        let Listening { address } = server.read_report(PATIENCE)?;
+        let Listening { address } = server.read_report(REPORT_TIMEOUT)?;
         Ok((server, address))
     }
 }

@@ -46,7 +46,7 @@ pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
     let bound = runtime.block_on(server.bind(options.listen.to_string()))?;
     let address = bound.address().to_string().parse().map_err(io::Error::other)?;
     runtime.spawn(bound.run());
-    process::answer_at(address)
+    process::report_usage(address)
 }
 
 struct Services;

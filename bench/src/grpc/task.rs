@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::process::{Child, Done};
-use crate::run::PATIENCE;
+use crate::run::REPORT_TIMEOUT;
 
 /// The called method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -88,13 +88,13 @@ impl ClientOptions {
     /// Starts the client and waits until its connections are open.
     pub(crate) fn start(&self) -> io::Result<(Child, ConnectReport)> {
         let client = Child::start(&self.to_arguments())?;
-        let connected = client.read_report(Duration::from_millis(self.warm_up) + 2 * PATIENCE)?;
+        let connected = client.read_report(Duration::from_millis(self.warm_up) + 2 * REPORT_TIMEOUT)?;
         Ok((client, connected))
     }
 
     /// Starts the window, and waits for its end.
     pub(crate) fn wait_for_end(&self, client: &Child) -> io::Result<Done> {
-        client.read_report(Duration::from_millis(self.window) + 2 * PATIENCE)
+        client.read_report(Duration::from_millis(self.window) + 2 * REPORT_TIMEOUT)
     }
 
     /// The equivalent command line.

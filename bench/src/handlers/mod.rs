@@ -24,7 +24,7 @@ use crate::bar::{Bar, Limit};
 use crate::exchange::Protocol;
 use crate::process::{Child, Ready};
 use crate::report::{self, Machine};
-use crate::run::{self, PATIENCE, Placement, Timing, Workload, parse_seconds};
+use crate::run::{self, Placement, REPORT_TIMEOUT, Timing, Workload, parse_seconds};
 use crate::subject::{Shape, Subject};
 
 /// Options of the suite.
@@ -188,13 +188,13 @@ impl Remote {
             Kind::SystemAllocator => Child::start_program(&with_system_allocator()?, &arguments),
             _ => Child::start(&arguments),
         }?;
-        let Ready {} = child.read_report(PATIENCE)?;
+        let Ready {} = child.read_report(REPORT_TIMEOUT)?;
         Ok(Self { child, window: window(seconds) })
     }
 
     fn window(&mut self) -> io::Result<Window> {
-        self.child.nudge()?;
-        self.child.read_report(self.window + PATIENCE)
+        self.child.send_go()?;
+        self.child.read_report(self.window + REPORT_TIMEOUT)
     }
 }
 

@@ -10,7 +10,7 @@ use polyrpc::blocking::Client;
 use polyrpc::{Context, Result, Server};
 
 use super::Protocol;
-use crate::load::{Load, SharedLaps, Tally, to_io_error};
+use crate::load::{Load, SharedLatencyRecorder, Tally, to_io_error};
 use crate::process;
 use crate::proto::example::{
     EchoRequest, EchoResponse, EchoService, EchoServiceBlockingClient, EchoServiceServer,
@@ -44,7 +44,7 @@ pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
     let bound = runtime.block_on(server.bind(options.listen.to_string()))?;
     let address = bound.address().to_string().parse().map_err(io::Error::other)?;
     thread::Builder::new().name("polyrpc".into()).spawn(move || runtime.block_on(bound.run()))?;
-    process::answer_at(address)
+    process::report_usage(address)
 }
 
 #[derive(Debug)]
@@ -116,13 +116,13 @@ struct Caller {
 
 impl Load for Caller {
     fn run(&mut self, window: Duration) -> io::Result<Tally> {
-        let laps = SharedLaps::start(window);
-        let mut began = laps.started();
-        while laps.open_at(began) {
+        let latencies = SharedLatencyRecorder::start(window);
+        let mut began = latencies.started();
+        while latencies.is_open_at(began) {
             let request = EchoRequest { message: self.message.clone(), ..Default::default() };
             let response = self.stub.echo(request).map_err(to_io_error)?;
-            began = laps.note(began, response.message == self.message);
+            began = latencies.record_call(began, response.message == self.message);
         }
-        Ok(laps.finish())
+        Ok(latencies.finish())
     }
 }

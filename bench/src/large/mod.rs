@@ -223,6 +223,6 @@ impl Case {
             with_spread(series.spread(Outcome::cpu_us), 1),
             with_spread(ratio, 3),
         );
-        series.troubles().for_each(|trouble| println!("  {trouble}"));
+        series.error_messages().for_each(|error| println!("  {error}"));
     }
 }

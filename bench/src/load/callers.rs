@@ -5,7 +5,7 @@ use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::{Client, Format};
 
-use super::SharedLaps;
+use super::SharedLatencyRecorder;
 
 /// Number of callers that [`call_echo`] runs at the same time.
 pub(crate) const CALLERS: usize = 64;
@@ -16,22 +16,23 @@ pub(crate) const PAYLOAD: usize = 32;
 ///
 /// # Errors
 ///
-/// If a call fails. A wrong reply is counted in the laps instead.
-pub(crate) async fn call_echo(client: &Client, laps: &SharedLaps) -> io::Result<()> {
-    let callers: Vec<_> = (0..CALLERS).map(|_| tokio::spawn(call(client.clone(), laps.clone()))).collect();
+/// If a call fails. A wrong reply is counted as an error of `latencies` instead.
+pub(crate) async fn call_echo(client: &Client, latencies: &SharedLatencyRecorder) -> io::Result<()> {
+    let callers: Vec<_> =
+        (0..CALLERS).map(|_| tokio::spawn(call(client.clone(), latencies.clone()))).collect();
     for caller in callers {
         caller.await.map_err(io::Error::other)?.map_err(to_io_error)?;
     }
     Ok(())
 }
 
-async fn call(client: Client, laps: SharedLaps) -> polyrpc::Result<()> {
+async fn call(client: Client, latencies: SharedLatencyRecorder) -> polyrpc::Result<()> {
     let payload = Bytes::from_static(&[b'A'; PAYLOAD]);
     let body = Body::new(Format::Raw, payload.clone());
-    let mut began = laps.started();
-    while laps.open_at(began) {
+    let mut began = latencies.started();
+    while latencies.is_open_at(began) {
         let reply = client.call_raw("Echo/Raw", body.clone(), CallOptions::default()).await?;
-        began = laps.note(began, reply.message.bytes == payload);
+        began = latencies.record_call(began, reply.message.bytes == payload);
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::time::Timespec;
 
 use super::replies::Replies;
-use super::{Laps, Load, PATIENCE, Tally};
+use super::{IO_TIMEOUT, LatencyRecorder, Load, Tally};
 use crate::exchange::Exchange;
 
 /// `connections`, each with `in_flight` calls at any time.
@@ -58,10 +58,10 @@ const EVENTS: usize = 256;
 
 impl Load for Epoll {
     fn run(&mut self, window: Duration) -> io::Result<Tally> {
-        let mut laps = Laps::start(window);
+        let mut latencies = LatencyRecorder::start(window);
         let mut waiting = 0;
         for connection in &mut self.connections {
-            connection.ask(self.in_flight, self.request_len, laps.started());
+            connection.queue_calls(self.in_flight, self.request_len, latencies.started());
             connection.flush(&self.requests, self.request_len, &self.epoll)?;
             waiting += self.in_flight;
         }
@@ -72,23 +72,23 @@ impl Load for Epoll {
             let now = Instant::now();
             for event in events.drain(..) {
                 let connection = &mut self.connections[event.data.u64() as usize];
-                let answered = connection.read(&mut self.inbox, now, &mut laps)?;
-                if laps.open_at(now) {
-                    connection.ask(answered, self.request_len, now);
+                let answered = connection.read(&mut self.inbox, now, &mut latencies)?;
+                if latencies.is_open_at(now) {
+                    connection.queue_calls(answered, self.request_len, now);
                 } else {
                     waiting -= answered;
                 }
                 connection.flush(&self.requests, self.request_len, &self.epoll)?;
             }
         }
-        Ok(laps.finish())
+        Ok(latencies.finish())
     }
 }
 
 /// Waits for events, with a timeout.
 fn wait(epoll: &OwnedFd, events: &mut Vec<Event>) -> io::Result<()> {
-    let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
-    match epoll::wait(epoll, rustix::buffer::spare_capacity(events), Some(&patience)) {
+    let timeout = Timespec { tv_sec: IO_TIMEOUT.as_secs() as i64, tv_nsec: 0 };
+    match epoll::wait(epoll, rustix::buffer::spare_capacity(events), Some(&timeout)) {
         Ok(0) => Err(io::Error::new(io::ErrorKind::TimedOut, "the server stopped answering")),
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
@@ -103,7 +103,7 @@ struct Connection {
     /// Start times of the calls in flight, oldest first, with the number of each.
     began: VecDeque<(Instant, u64)>,
     /// Bytes of requests still to write.
-    owed: usize,
+    unsent: usize,
     /// Bytes of the first of them already written.
     written_of_first: usize,
     waits_to_write: bool,
@@ -126,26 +126,26 @@ impl Connection {
             token,
             replies: Replies::new(exchange.framing, reply),
             began: VecDeque::new(),
-            owed: 0,
+            unsent: 0,
             written_of_first: 0,
             waits_to_write: false,
         })
     }
 
     /// Queues `calls` more; [`flush`](Self::flush) sends them.
-    fn ask(&mut self, calls: usize, request_len: usize, now: Instant) {
+    fn queue_calls(&mut self, calls: usize, request_len: usize, now: Instant) {
         if calls > 0 {
-            self.owed += calls * request_len;
+            self.unsent += calls * request_len;
             self.began.push_back((now, calls as u64));
         }
     }
 
     fn flush(&mut self, requests: &[u8], request_len: usize, epoll: &OwnedFd) -> io::Result<()> {
-        while self.owed > 0 {
-            let due = &requests[self.written_of_first..][..self.owed];
+        while self.unsent > 0 {
+            let due = &requests[self.written_of_first..][..self.unsent];
             match self.stream.write(due) {
                 Ok(written) => {
-                    self.owed -= written;
+                    self.unsent -= written;
                     self.written_of_first = (self.written_of_first + written) % request_len;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -153,7 +153,7 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         }
-        self.wait_to_write(self.owed > 0, epoll)
+        self.wait_to_write(self.unsent > 0, epoll)
     }
 
     fn wait_to_write(&mut self, wait: bool, epoll: &OwnedFd) -> io::Result<()> {
@@ -166,7 +166,7 @@ impl Connection {
     }
 
     /// Reads what is available and returns the number of answered calls.
-    fn read(&mut self, inbox: &mut [u8], now: Instant, laps: &mut Laps) -> io::Result<usize> {
+    fn read(&mut self, inbox: &mut [u8], now: Instant, latencies: &mut LatencyRecorder) -> io::Result<usize> {
         let mut answered = 0;
         loop {
             let read = match self.stream.read(inbox) {
@@ -177,8 +177,8 @@ impl Connection {
                 Err(error) => return Err(error),
             };
             let counted = self.replies.count(&inbox[..read])?;
-            laps.record_errors(counted.wrong);
-            self.end(counted.replies, now, laps)?;
+            latencies.record_errors(counted.wrong);
+            self.end(counted.replies, now, latencies)?;
             answered += counted.replies as usize;
             if read < inbox.len() {
                 break; // nothing more is there: a read that says so would cost a system call
@@ -188,13 +188,13 @@ impl Connection {
     }
 
     /// Records that the oldest `replies` calls in flight ended now.
-    fn end(&mut self, mut replies: u64, now: Instant, laps: &mut Laps) -> io::Result<()> {
+    fn end(&mut self, mut replies: u64, now: Instant, latencies: &mut LatencyRecorder) -> io::Result<()> {
         while replies > 0 {
             let Some((began, calls)) = self.began.front_mut() else {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "an unsolicited reply"));
             };
             let ended = replies.min(*calls);
-            laps.record(*began, now, ended);
+            latencies.record(*began, now, ended);
             *calls -= ended;
             replies -= ended;
             if *calls == 0 {

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use super::{Load, PATIENCE, Tally};
+use super::{IO_TIMEOUT, Load, Tally};
 use crate::exchange::{Exchange, LONGEST_HEADER};
 
 /// Open connections; its window is empty, the server's memory is measured.
@@ -40,7 +40,7 @@ impl Load for Idle {
 
 /// Makes one call, verifies the complete reply, and returns it.
 pub(super) fn call_once(stream: &mut TcpStream, exchange: &Exchange) -> io::Result<Vec<u8>> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(IO_TIMEOUT))?;
     stream.write_all(&exchange.request)?;
 
     let mut header = [0; LONGEST_HEADER];

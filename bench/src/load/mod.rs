@@ -3,7 +3,7 @@
 mod callers;
 mod epoll;
 mod idle;
-mod laps;
+mod latencies;
 mod replies;
 
 use std::io;
@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) use callers::{CALLERS, PAYLOAD, call_echo, to_io_error};
 pub(crate) use epoll::Epoll;
 pub(crate) use idle::Idle;
-pub(crate) use laps::{Laps, SharedLaps, Tally};
+pub(crate) use latencies::{LatencyRecorder, SharedLatencyRecorder, Tally};
 
 /// A client with its connections open.
 ///
@@ -28,4 +28,4 @@ pub(crate) trait Load {
 }
 
 /// A peer silent for this long is considered dead.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const IO_TIMEOUT: Duration = Duration::from_secs(10);

@@ -81,7 +81,7 @@ impl Answers {
 }
 
 /// Main function of the caller's process.
-pub(crate) fn live(options: &CallerOptions) -> io::Result<()> {
+pub(crate) fn run_caller(options: &CallerOptions) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     process::write_report(&runtime.block_on(load(options))?)
 }
@@ -92,7 +92,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 async fn load(options: &CallerOptions) -> io::Result<Answers> {
     let client = Client::builder(&options.connect).timeout(TIMEOUT).build();
     let stub = KnownClient::new(client.map_err(|error| io::Error::other(error.into_status()))?);
-    let notes = Arc::new(Mutex::new(Notes::new()));
+    let recorder = Arc::new(Mutex::new(CallRecorder::new()));
     let mut calls = JoinSet::new();
     let began = Instant::now();
     let from = began + Duration::from_secs_f64(options.settle);
@@ -104,40 +104,44 @@ async fn load(options: &CallerOptions) -> io::Result<Answers> {
         }
         sleep_until(due).await;
         while calls.try_join_next().is_some() {}
-        let (stub, notes) = (stub.clone(), notes.clone());
+        let (stub, recorder) = (stub.clone(), recorder.clone());
         calls.spawn(async move {
-            let late = due.elapsed();
+            let start_delay = due.elapsed();
             let result = stub.cost(Bytes::from_static(b"x")).await;
             if due >= from {
                 let failure = result.err().map(|error| error.code());
-                notes.lock().unwrap_or_else(PoisonError::into_inner).note(failure, due.elapsed(), late);
+                recorder.lock().unwrap_or_else(PoisonError::into_inner).record_call(
+                    failure,
+                    due.elapsed(),
+                    start_delay,
+                );
             }
         });
     }
     calls.join_all().await;
-    let notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(notes.answers(options.seconds))
+    let recorder = recorder.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(recorder.answers(options.seconds))
 }
 
-struct Notes {
+struct CallRecorder {
     accepted: Histogram<u64>,
     refused: Histogram<u64>,
-    late: Histogram<u64>,
+    start_delay: Histogram<u64>,
     failed: u64,
 }
 
-impl Notes {
+impl CallRecorder {
     fn new() -> Self {
         // From 1 µs to 60 s with three digits.
         let histogram = || Histogram::new_with_bounds(1, 60_000_000, 3).expect("the bounds are in order");
-        Self { accepted: histogram(), refused: histogram(), late: histogram(), failed: 0 }
+        Self { accepted: histogram(), refused: histogram(), start_delay: histogram(), failed: 0 }
     }
 
-    fn note(&mut self, failure: Option<Code>, took: Duration, late: Duration) {
-        self.late.saturating_record(late.as_micros() as u64);
+    fn record_call(&mut self, failure: Option<Code>, latency: Duration, start_delay: Duration) {
+        self.start_delay.saturating_record(start_delay.as_micros() as u64);
         match failure {
-            None => self.accepted.saturating_record(took.as_micros() as u64),
-            Some(Code::ResourceExhausted) => self.refused.saturating_record(took.as_micros() as u64),
+            None => self.accepted.saturating_record(latency.as_micros() as u64),
+            Some(Code::ResourceExhausted) => self.refused.saturating_record(latency.as_micros() as u64),
             Some(_) => self.failed += 1,
         }
     }
@@ -153,7 +157,7 @@ impl Notes {
             p99_ms: ms(&self.accepted, 0.99),
             max_ms: ms(&self.accepted, 1.0),
             refused_p99_ms: ms(&self.refused, 0.99),
-            begun_late_p99_ms: ms(&self.late, 0.99),
+            begun_late_p99_ms: ms(&self.start_delay, 0.99),
         }
     }
 }

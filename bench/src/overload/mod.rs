@@ -25,9 +25,9 @@ use self::load::Answers;
 use crate::bar::{Bar, Limit};
 use crate::process::{self, Child, Listening};
 use crate::report::{self, Machine};
-use crate::run::{PATIENCE, parse_seconds};
+use crate::run::{REPORT_TIMEOUT, parse_seconds};
 
-pub(crate) use self::load::{CallerOptions, live as call};
+pub(crate) use self::load::{CallerOptions, run_caller};
 
 /// Options of the suite.
 #[derive(Debug, Args)]
@@ -82,7 +82,7 @@ struct Measurement {
 /// Measures, prints and checks the bars.
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let server = Child::start(&["overload-server".to_owned(), format!("--limit={}", options.limit)])?;
-    let Listening { address } = server.read_report(PATIENCE)?;
+    let Listening { address } = server.read_report(REPORT_TIMEOUT)?;
     let load = |times: f64| {
         eprintln!("measuring {times} of what can be answered");
         let caller = CallerOptions {
@@ -91,7 +91,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
             settle: options.settle,
             seconds: options.seconds,
         };
-        let within = Duration::from_secs_f64(options.settle + options.seconds) + PATIENCE;
+        let within = Duration::from_secs_f64(options.settle + options.seconds) + REPORT_TIMEOUT;
         Child::start(&caller.to_arguments())?.read_report(within)
     };
     let measured = Measurement {
@@ -189,5 +189,5 @@ pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
     let bound = runtime.block_on(server.bind("127.0.0.1:0"))?;
     let address = bound.address().to_string().parse().map_err(io::Error::other)?;
     runtime.spawn(bound.run());
-    process::answer_at(address)
+    process::report_usage(address)
 }

@@ -12,7 +12,7 @@ use polyrpc::server::Listen;
 use polyrpc::{Context, Result, Server};
 
 use super::BenchProtocol;
-use crate::load::{Load, SharedLaps, Tally, to_io_error};
+use crate::load::{Load, SharedLatencyRecorder, Tally, to_io_error};
 use crate::process;
 use crate::proto::example::{
     EchoRequest, EchoResponse, EchoService, EchoServiceBlockingClient, EchoServiceServer,
@@ -61,7 +61,7 @@ pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
     let bound = runtime.block_on(server.bind(listen))?;
     let address = bound.address().to_string().parse().map_err(io::Error::other)?;
     thread::Builder::new().name("polyrpc".into()).spawn(move || runtime.block_on(bound.run()))?;
-    process::answer_at(address)
+    process::report_usage(address)
 }
 
 #[derive(Debug)]
@@ -142,14 +142,14 @@ impl Callers {
         Ok(Self { clients: clients.map_err(to_io_error)?, spoken: options.spoken, message })
     }
 
-    fn call(&self, client: &Client, laps: &SharedLaps) -> Result<()> {
+    fn call(&self, client: &Client, latencies: &SharedLatencyRecorder) -> Result<()> {
         match self.spoken {
             BenchProtocol::BaiduStd => {
                 let stub = EchoServiceBlockingClient::new(client.clone());
-                repeat(laps, || Ok(stub.echo(self.request())?.message == self.message))
+                repeat(latencies, || Ok(stub.echo(self.request())?.message == self.message))
             }
             BenchProtocol::RestRpc | BenchProtocol::RestRpcV0_11 => {
-                repeat(laps, || Ok(client.call::<String>("echo", &(&self.message,))? == self.message))
+                repeat(latencies, || Ok(client.call::<String>("echo", &(&self.message,))? == self.message))
             }
         }
     }
@@ -161,25 +161,25 @@ impl Callers {
 
 impl Load for Callers {
     fn run(&mut self, window: Duration) -> io::Result<Tally> {
-        let laps = SharedLaps::start(window);
+        let latencies = SharedLatencyRecorder::start(window);
         let this = &*self;
         thread::scope(|scope| {
             let callers: Vec<_> =
-                this.clients.iter().map(|client| scope.spawn(|| this.call(client, &laps))).collect();
+                this.clients.iter().map(|client| scope.spawn(|| this.call(client, &latencies))).collect();
             for caller in callers {
                 caller.join().map_err(|_| io::Error::other("a caller panicked"))?.map_err(to_io_error)?;
             }
             Ok::<_, io::Error>(())
         })?;
-        Ok(laps.finish())
+        Ok(latencies.finish())
     }
 }
 
 /// Makes sequential calls during the window.
-fn repeat(laps: &SharedLaps, call: impl Fn() -> Result<bool>) -> Result<()> {
-    let mut began = laps.started();
-    while laps.open_at(began) {
-        began = laps.note(began, call()?);
+fn repeat(latencies: &SharedLatencyRecorder, call: impl Fn() -> Result<bool>) -> Result<()> {
+    let mut began = latencies.started();
+    while latencies.is_open_at(began) {
+        began = latencies.record_call(began, call()?);
     }
     Ok(())
 }

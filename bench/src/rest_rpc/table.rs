@@ -32,8 +32,8 @@ fn print_table(title: &str, first: &str, cases: &[Case], label: impl Fn(&Case) -
         let cpu = |spoken| figure(case, spoken, Outcome::cpu_us, 2);
         let ratios = BenchProtocol::JUDGED.map(|spoken| with_spread(case.ratio(spoken), 2)).join(", ");
         println!("{:<8} {:<13} {}   {ratios}", "", "CPU µs/call", BenchProtocol::ALL.map(cpu).join(" "));
-        for trouble in case.series.iter().flat_map(|series| series.troubles()) {
-            println!("  {trouble}");
+        for error in case.series.iter().flat_map(|series| series.error_messages()) {
+            println!("  {error}");
         }
     }
 }

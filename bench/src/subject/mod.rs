@@ -2,7 +2,7 @@
 //!
 //! This is the interface between the harness and its subjects. A server is a function that serves
 //! on its own threads and returns its address; a client is a [`Load`]. To add a subject: a kind of
-//! server and of client here, and its [`cast`](Subject::cast).
+//! server and of client here, and its [`setup`](Subject::setup).
 
 mod polyrpc_client;
 mod polyrpc_server;
@@ -48,7 +48,7 @@ pub(crate) enum Shape {
 
 /// The programs of a subject in a workload, and the client's number of calls in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cast {
+pub(crate) struct Setup {
     pub(crate) server: ServerKind,
     pub(crate) client: ClientKind,
     pub(crate) connections: usize,
@@ -59,15 +59,15 @@ pub(crate) struct Cast {
 
 impl Subject {
     /// The programs of this subject in a workload of this shape; `None` if this build has none.
-    pub(crate) fn cast(self, shape: Shape) -> Option<Cast> {
+    pub(crate) fn setup(self, shape: Shape) -> Option<Setup> {
         match self {
-            Self::Floor => Some(floor_cast(shape)),
-            Self::Polyrpc => Some(polyrpc_cast(shape)),
+            Self::Floor => Some(floor_setup(shape)),
+            Self::Polyrpc => Some(polyrpc_setup(shape)),
         }
     }
 }
 
-fn floor_cast(shape: Shape) -> Cast {
+fn floor_setup(shape: Shape) -> Setup {
     let (server, client, connections, in_flight) = match shape {
         Shape::Blocking => (ServerKind::FloorBlocking, ClientKind::FloorBlocking, 1, 1),
         Shape::Shared(calls) | Shape::Outstanding(calls) => {
@@ -77,10 +77,10 @@ fn floor_cast(shape: Shape) -> Cast {
         Shape::Silent(connections) => (ServerKind::FloorEpoll, ClientKind::Silent, connections, 0),
         Shape::Idle(connections) => (ServerKind::FloorEpoll, ClientKind::Idle, connections, 0),
     };
-    Cast { server, client, connections, in_flight, floor_frames: true }
+    Setup { server, client, connections, in_flight, floor_frames: true }
 }
 
-fn polyrpc_cast(shape: Shape) -> Cast {
+fn polyrpc_setup(shape: Shape) -> Setup {
     let (client, connections, in_flight) = match shape {
         Shape::Blocking => (ClientKind::PolyrpcBlocking, 1, 1),
         Shape::Shared(calls) | Shape::Outstanding(calls) => (ClientKind::PolyrpcShared, 1, calls),
@@ -88,7 +88,7 @@ fn polyrpc_cast(shape: Shape) -> Cast {
         Shape::Silent(connections) => (ClientKind::Silent, connections, 0),
         Shape::Idle(connections) => (ClientKind::Idle, connections, 0),
     };
-    Cast { server: ServerKind::Polyrpc, client, connections, in_flight, floor_frames: false }
+    Setup { server: ServerKind::Polyrpc, client, connections, in_flight, floor_frames: false }
 }
 
 /// The servers a process can become.

@@ -12,7 +12,7 @@ use polyrpc::{Client, Format};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::exchange::Protocol;
-use crate::load::{Laps, Load, SharedLaps, Tally, to_io_error};
+use crate::load::{LatencyRecorder, Load, SharedLatencyRecorder, Tally, to_io_error};
 use crate::proto::example::{EchoRequest, EchoServiceBlockingClient, EchoServiceClient};
 
 /// One call in flight, made by the waiting thread.
@@ -42,16 +42,16 @@ impl Blocking {
 
 impl Load for Blocking {
     fn run(&mut self, window: Duration) -> io::Result<Tally> {
-        let mut laps = Laps::start(window);
-        let mut began = laps.started();
-        while laps.open_at(began) {
+        let mut latencies = LatencyRecorder::start(window);
+        let mut began = latencies.started();
+        while latencies.is_open_at(began) {
             let right = (self.call)().map_err(to_io_error)?;
             let ended = Instant::now();
-            laps.record(began, ended, 1);
-            laps.record_errors(u64::from(!right));
+            latencies.record(began, ended, 1);
+            latencies.record_errors(u64::from(!right));
             began = ended;
         }
-        Ok(laps.finish())
+        Ok(latencies.finish())
     }
 }
 
@@ -79,14 +79,14 @@ impl Shared {
 
 impl Load for Shared {
     fn run(&mut self, window: Duration) -> io::Result<Tally> {
-        let laps = SharedLaps::start(window);
+        let latencies = SharedLatencyRecorder::start(window);
         self.runtime.block_on(async {
             let callers: Vec<_> = (0..self.callers)
                 .map(|_| {
-                    let (client, laps) = (self.client.clone(), laps.clone());
+                    let (client, latencies) = (self.client.clone(), latencies.clone());
                     match self.protocol {
-                        Protocol::BaiduStd => tokio::spawn(call_typed(client, self.payload, laps)),
-                        Protocol::Rpcx => tokio::spawn(call_raw(client, self.payload, laps)),
+                        Protocol::BaiduStd => tokio::spawn(call_typed(client, self.payload, latencies)),
+                        Protocol::Rpcx => tokio::spawn(call_raw(client, self.payload, latencies)),
                     }
                 })
                 .collect();
@@ -95,26 +95,26 @@ impl Load for Shared {
             }
             Ok::<_, io::Error>(())
         })?;
-        Ok(laps.finish())
+        Ok(latencies.finish())
     }
 }
 
-async fn call_typed(client: Client, payload: usize, laps: SharedLaps) -> polyrpc::Result<()> {
+async fn call_typed(client: Client, payload: usize, latencies: SharedLatencyRecorder) -> polyrpc::Result<()> {
     let (stub, message) = (EchoServiceClient::new(client), message(payload));
-    let mut began = laps.started();
-    while laps.open_at(began) {
+    let mut began = latencies.started();
+    while latencies.is_open_at(began) {
         let reply = stub.echo(request(&message)).await?;
-        began = laps.note(began, reply.message == message);
+        began = latencies.record_call(began, reply.message == message);
     }
     Ok(())
 }
 
-async fn call_raw(client: Client, payload: usize, laps: SharedLaps) -> polyrpc::Result<()> {
+async fn call_raw(client: Client, payload: usize, latencies: SharedLatencyRecorder) -> polyrpc::Result<()> {
     let body = raw(payload);
-    let mut began = laps.started();
-    while laps.open_at(began) {
+    let mut began = latencies.started();
+    while latencies.is_open_at(began) {
         let reply = client.call_raw("Echo/Raw", body.clone(), CallOptions::default()).await?;
-        began = laps.note(began, reply.message.bytes == body.bytes);
+        began = latencies.record_call(began, reply.message.bytes == body.bytes);
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ pub(crate) fn services(files: &[FileDescriptorProto]) -> Vec<String> {
 /// The names of a service's methods; none if no file declares it.
 pub(crate) fn methods(files: &[FileDescriptorProto], service: &str) -> Vec<String> {
     match find(files, service) {
-        Some(Declaration { what: What::Service(service), .. }) => {
+        Some(Declaration { item: DeclaredItem::Service(service), .. }) => {
             service.method.iter().map(|method| method.name().to_owned()).collect()
         }
         _ => Vec::new(),
@@ -33,7 +33,7 @@ pub(crate) fn methods(files: &[FileDescriptorProto], service: &str) -> Vec<Strin
 /// The same as [`list`] for programs.
 pub(crate) fn list_json(services: &[String], files: &[FileDescriptorProto]) -> Value {
     let service = |name: &String| match find(files, name) {
-        Some(Declaration { what: What::Service(service), .. }) => {
+        Some(Declaration { item: DeclaredItem::Service(service), .. }) => {
             let methods: Vec<_> = service.method.iter().map(method_json).collect();
             json!({ "name": name, "methods": methods })
         }
@@ -58,20 +58,20 @@ pub(crate) fn describe_json(files: &[FileDescriptorProto], full_name: &str) -> O
     // The first line is a comment with name and file.
     let text = declaration.split_once('\n').map_or("", |(_, text)| text);
     let found = find_declaring(files, full_name)?;
-    let kind = match found.what {
-        What::Service(_) => "service",
-        What::Method(_) => "method",
-        What::Message(_) => "message",
-        What::Enum(_) => "enum",
-        What::Extension(..) => "extension",
+    let kind = match found.item {
+        DeclaredItem::Service(_) => "service",
+        DeclaredItem::Method(_) => "method",
+        DeclaredItem::Message(_) => "message",
+        DeclaredItem::Enum(_) => "enum",
+        DeclaredItem::Extension(..) => "extension",
     };
     let mut description =
         json!({ "name": found.full_name, "kind": kind, "file": found.file.name(), "declaration": text });
-    let more = match found.what {
-        What::Service(service) => {
+    let more = match found.item {
+        DeclaredItem::Service(service) => {
             Some(("methods", service.method.iter().map(method_json).collect::<Vec<_>>().into()))
         }
-        What::Method(method) => Some(("method", method_json(method))),
+        DeclaredItem::Method(method) => Some(("method", method_json(method))),
         _ => None,
     };
     if let (Value::Object(description), Some((key, value))) = (&mut description, more) {
@@ -91,7 +91,7 @@ pub(crate) fn list(services: &[String], files: &[FileDescriptorProto]) -> String
     let mut text = Text::default();
     for name in services {
         text.line(name);
-        if let Some(Declaration { what: What::Service(service), .. }) = find(files, name) {
+        if let Some(Declaration { item: DeclaredItem::Service(service), .. }) = find(files, name) {
             text.indent(|text| service.method.iter().for_each(|method| text.line(&signature(method))));
         }
     }
@@ -104,17 +104,17 @@ pub(crate) fn describe(files: &[FileDescriptorProto], name: &str) -> Option<Stri
     let mut text = Text::default();
     text.line(&format!("// {} in {}", found.full_name, found.file.name()));
     let file = found.file;
-    match found.what {
-        What::Service(service) => text.service(service),
-        What::Message(message) => text.message(file, message),
-        What::Enum(declared) => text.enumeration(declared),
-        What::Extension(field, messages) => text.extension(file, messages, field),
-        What::Method(method) => {
+    match found.item {
+        DeclaredItem::Service(service) => text.service(service),
+        DeclaredItem::Message(message) => text.message(file, message),
+        DeclaredItem::Enum(declared) => text.enumeration(declared),
+        DeclaredItem::Extension(field, messages) => text.extension(file, messages, field),
+        DeclaredItem::Method(method) => {
             text.line(&format!("rpc {};", signature(method)));
             let mut types = vec![method.input_type(), method.output_type()];
             types.dedup();
             for found in types.into_iter().filter_map(|ty| find(files, ty.trim_start_matches('.'))) {
-                if let What::Message(message) = found.what {
+                if let DeclaredItem::Message(message) = found.item {
                     text.line("");
                     text.line(&format!("// {} in {}", found.full_name, found.file.name()));
                     text.message(found.file, message);
@@ -129,16 +129,16 @@ pub(crate) fn describe(files: &[FileDescriptorProto], name: &str) -> Option<Stri
 struct Declaration<'a> {
     file: &'a FileDescriptorProto,
     full_name: String,
-    what: What<'a>,
+    item: DeclaredItem<'a>,
 }
 
 impl Declaration<'_> {
     fn is_service(&self) -> bool {
-        matches!(self.what, What::Service(_))
+        matches!(self.item, DeclaredItem::Service(_))
     }
 }
 
-enum What<'a> {
+enum DeclaredItem<'a> {
     Service(&'a ServiceDescriptorProto),
     Method(&'a MethodDescriptorProto),
     Message(&'a DescriptorProto),
@@ -150,17 +150,19 @@ enum What<'a> {
 fn find<'a>(files: &'a [FileDescriptorProto], full_name: &str) -> Option<Declaration<'a>> {
     files.iter().find_map(|file| {
         let within = strip_scope(full_name, file.package())?;
-        let what = find_in_file(file, within)?;
-        Some(Declaration { file, full_name: full_name.to_owned(), what })
+        let item = find_in_file(file, within)?;
+        Some(Declaration { file, full_name: full_name.to_owned(), item })
     })
 }
 
-fn find_in_file<'a>(file: &'a FileDescriptorProto, name: &str) -> Option<What<'a>> {
+fn find_in_file<'a>(file: &'a FileDescriptorProto, name: &str) -> Option<DeclaredItem<'a>> {
     let service = || {
         file.service.iter().find_map(|service| match strip_scope(name, service.name()) {
-            _ if service.name() == name => Some(What::Service(service)),
+            _ if service.name() == name => Some(DeclaredItem::Service(service)),
             None => None,
-            Some(rest) => service.method.iter().find(|method| method.name() == rest).map(What::Method),
+            Some(rest) => {
+                service.method.iter().find(|method| method.name() == rest).map(DeclaredItem::Method)
+            }
         })
     };
     find_in_scope(&file.message_type, &file.enum_type, &file.extension, name).or_else(service)
@@ -171,10 +173,10 @@ fn find_in_scope<'a>(
     enums: &'a [EnumDescriptorProto],
     extensions: &'a [FieldDescriptorProto],
     name: &str,
-) -> Option<What<'a>> {
+) -> Option<DeclaredItem<'a>> {
     let message = || {
         messages.iter().find_map(|message| match strip_scope(name, message.name()) {
-            _ if message.name() == name => Some(What::Message(message)),
+            _ if message.name() == name => Some(DeclaredItem::Message(message)),
             None => None,
             Some(rest) => find_in_scope(&message.nested_type, &message.enum_type, &message.extension, rest),
         })
@@ -182,10 +184,10 @@ fn find_in_scope<'a>(
     let holds = |declared: &&EnumDescriptorProto| {
         declared.name() == name || declared.value.iter().any(|value| value.name() == name)
     };
-    let enumeration = || enums.iter().find(holds).map(What::Enum);
+    let enumeration = || enums.iter().find(holds).map(DeclaredItem::Enum);
     let extension = || {
         let found = extensions.iter().find(|field| field.name() == name);
-        found.map(|field| What::Extension(field, messages))
+        found.map(|field| DeclaredItem::Extension(field, messages))
     };
     message().or_else(enumeration).or_else(extension)
 }

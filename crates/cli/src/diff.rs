@@ -72,7 +72,7 @@ fn compare(options: &Options) -> Result<ExitCode, Failure> {
     for (count, file) in alone.iter().zip([&options.left, &options.right]).filter(|(count, _)| **count > 0) {
         lines.push(format!("{} only in {}", pluralize(*count, "call"), file.display()));
     }
-    for ((name, path), (count, sample)) in fields.iter().take(MOST) {
+    for ((name, path), (count, sample)) in fields.iter().take(MAX_LISTED) {
         let path = if path.is_empty() { "the message" } else { path };
         lines.push(format!("{:>8} × {name} {path}, as in: {sample}", format_count(*count)));
     }
@@ -119,7 +119,7 @@ fn normalize(value: Value) -> Value {
 }
 
 /// Maximum number of fields that are printed.
-const MOST: usize = 200;
+const MAX_LISTED: usize = 200;
 
 const EXAMPLES: &str = "\
 Examples:

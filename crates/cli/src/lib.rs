@@ -118,7 +118,7 @@ struct Cli {
 
 impl Cli {
     fn run(self) -> Result<ExitCode, Failure> {
-        let filter = log::install(self.log, self.command.usual_level())?;
+        let filter = log::install(self.log, self.command.default_log_level())?;
         self.command.run(filter)
     }
 }
@@ -163,7 +163,7 @@ enum Command {
 
 impl Command {
     /// Default log level of a command. Commands that call report failures themselves.
-    fn usual_level(&self) -> LevelFilter {
+    fn default_log_level(&self) -> LevelFilter {
         match self {
             Self::Serve(_) | Self::Console(_) | Self::Gateway(_) => LevelFilter::WARN,
             Self::Replay(options) if options.serve => LevelFilter::WARN,

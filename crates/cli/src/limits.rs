@@ -48,8 +48,8 @@ impl LimitOptions {
     ///
     /// If a message of the maximum size does not fit into the memory budget.
     pub(crate) fn limits(&self) -> Result<Limits, Failure> {
-        let usual = Limits::default();
-        let memory = self.memory.map_or(usual.memory, |memory| memory.0);
+        let defaults = Limits::default();
+        let memory = self.memory.map_or(defaults.memory, |memory| memory.0);
         let message = self.max_message.0;
         if message > memory {
             let (message, memory) = (format_size(message), format_size(memory));
@@ -57,8 +57,8 @@ impl LimitOptions {
                 .with_hint("raise --memory or lower --max-message"));
         }
         // The received message, its decompressed form, and the start of its response.
-        let needed = message.saturating_mul(2).saturating_add(ANSWER);
-        let memory_per_connection = usual.memory_per_connection.max(needed).min(memory);
+        let needed = message.saturating_mul(2).saturating_add(RESPONSE_MEMORY);
+        let memory_per_connection = defaults.memory_per_connection.max(needed).min(memory);
         Ok(Limits {
             memory,
             memory_per_peer: (memory / 2).max(memory_per_connection),
@@ -66,19 +66,19 @@ impl LimitOptions {
             message,
             decompressed: message,
             connections: self.max_connections.0,
-            connections_per_peer: usual.connections_per_peer.min(self.max_connections.0),
+            connections_per_peer: defaults.connections_per_peer.min(self.max_connections.0),
             idle_timeout: self.idle_timeout.0,
             message_timeout: self.message_timeout.0,
             header_timeout: self.header_timeout.0,
             write_timeout: self.write_timeout.0,
             connection_age: self.max_connection_age.0,
-            ..usual
+            ..defaults
         })
     }
 }
 
 /// Memory that a connection needs in addition to a message and its decompressed copy.
-const ANSWER: usize = 1 << 20;
+const RESPONSE_MEMORY: usize = 1 << 20;
 
 /// A number of bytes: `4096`, `512KiB`, `64MiB`, `1GiB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -262,11 +262,11 @@ mod tests {
 
     #[test]
     fn default_limits_equal_those_of_the_library() {
-        let (mut set, usual) = (limits(&[]).unwrap(), Limits::default());
-        assert!(set.memory_per_connection >= usual.memory_per_connection.min(set.memory));
-        set.memory_per_connection = usual.memory_per_connection;
-        set.memory_per_peer = usual.memory_per_peer;
-        assert_eq!(format!("{set:?}"), format!("{usual:?}"));
+        let (mut set, defaults) = (limits(&[]).unwrap(), Limits::default());
+        assert!(set.memory_per_connection >= defaults.memory_per_connection.min(set.memory));
+        set.memory_per_connection = defaults.memory_per_connection;
+        set.memory_per_peer = defaults.memory_per_peer;
+        assert_eq!(format!("{set:?}"), format!("{defaults:?}"));
     }
 
     #[test]

@@ -75,14 +75,14 @@ fn list_by_reflection(options: &Options) -> Result<String, Failure> {
     terminal::block_on(async {
         match client.protocol() {
             Protocol::Grpc => query(&client, options).await,
-            Protocol::Rpcx => ask_rpcx(&client, options).await,
+            Protocol::Rpcx => query_rpcx(&client, options).await,
             _ => call_grpc_reflection(&client, options).await,
         }
     })?
 }
 
 async fn query(client: &Client, options: &Options) -> Result<String, Failure> {
-    match ask_grpc(client, options, options.trace()).await {
+    match query_grpc(client, options, options.trace()).await {
         Ok(Answer::Text(text)) => Ok(text),
         Ok(Answer::Unknown(services)) => Err(options.unknown_name(&services)),
         Err(error) => Err(failed(&error, options).await),
@@ -96,7 +96,7 @@ enum Answer {
     Unknown(Vec<String>),
 }
 
-async fn ask_grpc(client: &Client, options: &Options, trace: Trace) -> Result<Answer, Error> {
+async fn query_grpc(client: &Client, options: &Options, trace: Trace) -> Result<Answer, Error> {
     let mut reflection = Reflection::new(client, options.query_options())
         .with_trace(move |method, query, failure| trace.show(method, query, failure));
     let Some(name) = &options.name else {
@@ -119,7 +119,7 @@ async fn ask_grpc(client: &Client, options: &Options, trace: Trace) -> Result<An
     }
 }
 
-async fn ask_rpcx(client: &Client, options: &Options) -> Result<String, Failure> {
+async fn query_rpcx(client: &Client, options: &Options) -> Result<String, Failure> {
     let Some(name) = &options.name else {
         let program = match query_program(client, None, options).await {
             Ok(program) => program,
@@ -178,7 +178,7 @@ async fn call_grpc_reflection(client: &Client, options: &Options) -> Result<Stri
     };
     let url = grpc_url(&options.url).ok_or_else(refused)?;
     let other = options.client(&url)?;
-    match timeout(QUERY_TIMEOUT, ask_grpc(&other, options, options.trace().with_url(&url))).await {
+    match timeout(QUERY_TIMEOUT, query_grpc(&other, options, options.trace().with_url(&url))).await {
         Ok(Ok(Answer::Text(text))) => Ok(text),
         Ok(Ok(Answer::Unknown(services))) => Err(options.unknown_name(&services)),
         // If nothing listens there, gRPC is not the reason.
@@ -186,12 +186,12 @@ async fn call_grpc_reflection(client: &Client, options: &Options) -> Result<Stri
             Err(Failure::from_status(error.status(), &options.url))
         }
         Ok(Err(error)) => Err(refused().or_reason(&what, error.status())),
-        Err(_) => Err(refused().or_reason(&what, &late())),
+        Err(_) => Err(refused().or_reason(&what, &timeout_status())),
     }
 }
 
 /// The status of a query that was not answered within [`QUERY_TIMEOUT`].
-fn late() -> Status {
+fn timeout_status() -> Status {
     Status::deadline_exceeded(format!("gRPC reflection did not answer within {QUERY_TIMEOUT:?}"))
 }
 

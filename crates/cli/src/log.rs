@@ -12,17 +12,17 @@ use tracing_subscriber::{Layer, Registry, fmt, registry, reload};
 use crate::failure::Failure;
 use crate::terminal;
 
-/// Installs the log output, filtered by `wanted`, or else `RUST_LOG`, or else the `usual` level.
+/// Installs the log output, filtered by `wanted`, or else `RUST_LOG`, or else `default_level`.
 ///
-/// Returns what changes the filter later.
+/// Returns a handle that can replace the filter later.
 ///
 /// # Errors
 ///
 /// If `RUST_LOG` is invalid.
-pub(crate) fn install(wanted: Option<Targets>, usual: LevelFilter) -> Result<LogFilter, Failure> {
+pub(crate) fn install(wanted: Option<Targets>, default_level: LevelFilter) -> Result<LogFilter, Failure> {
     let filter = match wanted {
         Some(wanted) => wanted,
-        None => from_environment()?.unwrap_or_else(|| usual_filter(usual)),
+        None => from_environment()?.unwrap_or_else(|| default_filter(default_level)),
     };
     let lines = fmt::layer().with_writer(io::stderr).with_ansi(terminal::is_coloured(&io::stderr()));
     // On a terminal the user sees when a line appears; a file needs timestamps.
@@ -37,9 +37,9 @@ pub(crate) fn install(wanted: Option<Targets>, usual: LevelFilter) -> Result<Log
 
 /// The filter for a usual level. Where warnings are shown, so are the recovery of a server or a registry, and the new name
 /// of an earlier recording, which the library reports as information.
-fn usual_filter(usual: LevelFilter) -> Targets {
-    let filter = Targets::new().with_default(usual);
-    match usual == LevelFilter::WARN {
+fn default_filter(default_level: LevelFilter) -> Targets {
+    let filter = Targets::new().with_default(default_level);
+    match default_level == LevelFilter::WARN {
         true => filter.with_targets(SHOWN.map(|target| (target, LevelFilter::INFO))),
         false => filter,
     }
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn recovery_is_shown_where_warnings_are() {
-        let (serving, calling) = (usual_filter(LevelFilter::WARN), usual_filter(LevelFilter::ERROR));
+        let (serving, calling) = (default_filter(LevelFilter::WARN), default_filter(LevelFilter::ERROR));
         for target in SHOWN {
             assert!(serving.would_enable(target, &Level::INFO), "{target}");
             assert!(!serving.would_enable(target, &Level::DEBUG), "{target}");

@@ -297,11 +297,11 @@ impl Console {
 
 /// The threads of a console.
 const THREADS: [(&str, fn(&Weak<State>)); 2] =
-    [("polyrpc-console", sample_each_second), ("polyrpc-stalls", look_for_stalls)];
+    [("polyrpc-console", sample_each_second), ("polyrpc-stalls", detect_stalls)];
 
-fn look_for_stalls(state: &Weak<State>) {
+fn detect_stalls(state: &Weak<State>) {
     while let Some(state) = state.upgrade() {
-        let pause = state.stalls.look(Instant::now(), || state.metrics());
+        let pause = state.stalls.check(Instant::now(), || state.metrics());
         drop(state);
         std::thread::sleep(pause);
     }
@@ -394,21 +394,17 @@ impl State {
         if role >= Role::Write { &self.change_token } else { &self.call_token }
     }
 
-    /// Returns the requested variables, sorted by name, at most this number, and the number of omitted ones.
-    pub(crate) fn readings(
-        &self,
-        is_wanted: impl Fn(&Reading) -> bool,
-        most: usize,
-    ) -> (Vec<Reading>, usize) {
+    /// Returns the requested variables, sorted by name, at most `max`, and the number of omitted ones.
+    pub(crate) fn readings(&self, is_wanted: impl Fn(&Reading) -> bool, max: usize) -> (Vec<Reading>, usize) {
         let order =
             |one: &Reading, other: &Reading| (&one.name, &one.labels).cmp(&(&other.name, &other.labels));
         let mut readings = self.readings_with(&self.stats(), true);
         readings.retain(is_wanted);
-        let left_out = readings.len().saturating_sub(most);
+        let left_out = readings.len().saturating_sub(max);
         if left_out > 0 {
             // There may be a hundred times as many: the others are not sorted.
-            readings.select_nth_unstable_by(most, order);
-            readings.truncate(most);
+            readings.select_nth_unstable_by(max, order);
+            readings.truncate(max);
         }
         readings.sort_unstable_by(order);
         (readings, left_out)

@@ -46,7 +46,7 @@ fn delay() -> Duration {
 const MAX_DRAIN_DELAY: Duration = Duration::from_secs(600);
 
 /// The largest weight.
-const HEAVIEST: u32 = 1_000_000;
+const MAX_WEIGHT: u32 = 1_000_000;
 
 impl Controls {
     /// Lists the settings of a server; `port` makes their names unique.
@@ -68,7 +68,7 @@ impl Controls {
                 "Weight of the server in the registries that publish it; empty if it has none",
                 move || read.get("weight").unwrap_or_default(),
                 move |text| match text.parse::<u32>() {
-                    Ok(weight) if weight <= HEAVIEST => {
+                    Ok(weight) if weight <= MAX_WEIGHT => {
                         written.set("weight", text);
                         true
                     }

@@ -43,8 +43,8 @@ pub(crate) struct StallCounts {
 /// Maximum number of methods.
 const MAX_METHODS: usize = 1_000;
 
-/// Returns the time after which a poll is a stall; zero turns the check off.
-fn bound() -> Duration {
+/// Returns the duration from which a poll counts as a stall; zero turns the check off.
+fn threshold() -> Duration {
     static BOUND: LazyLock<Setting<Duration>> = LazyLock::new(|| {
         Setting::define(
             "stall_second",
@@ -68,11 +68,11 @@ fn counter() -> &'static Family<Counter, 1> {
 
 impl Stalls {
     /// Checks the running polls. Returns the time until the next check.
-    pub(crate) fn look(&self, now: Instant, metrics: impl FnOnce() -> Vec<Metrics>) -> Duration {
-        let bound = bound();
+    pub(crate) fn check(&self, now: Instant, metrics: impl FnOnce() -> Vec<Metrics>) -> Duration {
+        let threshold = threshold();
         let mut state = self.state();
         let State { seen, methods } = &mut *state;
-        if bound.is_zero() {
+        if threshold.is_zero() {
             seen.clear();
             return Duration::from_secs(1);
         }
@@ -81,14 +81,14 @@ impl Stalls {
         for poll in &current {
             seen.entry(*poll).or_insert(SeenPoll { since: now, method: None });
         }
-        let is_late = |seen: &SeenPoll| now.saturating_duration_since(seen.since) >= bound;
+        let is_late = |seen: &SeenPoll| now.saturating_duration_since(seen.since) >= threshold;
         if seen.values().any(is_late) {
             let metrics = metrics();
             for (poll, seen) in seen.iter_mut().filter(|(_, seen)| is_late(seen)) {
-                note(methods, poll, seen, now, &metrics);
+                record_stall(methods, poll, seen, now, &metrics);
             }
         }
-        (bound / 2).min(Duration::from_secs(1))
+        (threshold / 2).min(Duration::from_secs(1))
     }
 
     /// Returns the stalls of each method.
@@ -107,7 +107,7 @@ impl Stalls {
 }
 
 /// Records a late poll: it is counted once, and its duration grows.
-fn note(
+fn record_stall(
     methods: &mut BTreeMap<String, StallCounts>,
     poll: &Poll,
     seen: &mut SeenPoll,

@@ -7,15 +7,15 @@
 /// appended after a message head has such a destination. See ADR 25.
 #[inline]
 pub fn append(out: &mut Vec<u8>, bytes: &[u8]) {
-    if bytes.len() <= PIECE {
+    if bytes.len() <= CHUNK_BYTES {
         return out.extend_from_slice(bytes);
     }
     out.reserve(bytes.len());
-    bytes.chunks(PIECE).for_each(|piece| out.extend_from_slice(piece));
+    bytes.chunks(CHUNK_BYTES).for_each(|piece| out.extend_from_slice(piece));
 }
 
 /// glibc's threshold is 2112 bytes on processors that report a fast `rep movsb`.
-const PIECE: usize = 2 << 10;
+const CHUNK_BYTES: usize = 2 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -23,7 +23,7 @@ mod tests {
 
     #[test]
     fn everything_is_appended_in_order() {
-        for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE + 3] {
+        for length in [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 5 * CHUNK_BYTES + 3] {
             let bytes: Vec<u8> = (0..length).map(|n| (n % 251) as u8).collect();
             let mut out = b"before".to_vec();
             append(&mut out, &bytes);

@@ -66,7 +66,9 @@ impl Carrier {
     #[inline(never)]
     fn check_entries(self, metadata: &Metadata) -> Result<(), UnsupportedEntry<'_>> {
         if self == Self::Map {
-            return metadata.repeated().map_or(Ok(()), |key| Err(UnsupportedEntry { key, reason: REPEATED }));
+            return metadata
+                .repeated()
+                .map_or(Ok(()), |key| Err(UnsupportedEntry { key, reason: REPEATED_KEY_REASON }));
         }
         self.unsupported(metadata).next().map_or(Ok(()), Err)
     }
@@ -145,7 +147,7 @@ impl fmt::Display for UnsupportedEntry<'_> {
     }
 }
 
-const REPEATED: &str = "it has several values, of which the peer would keep the last";
+const REPEATED_KEY_REASON: &str = "it has several values, of which the peer would keep the last";
 
 /// Returns why an HTTP field is never metadata; `None` if it may be.
 fn reserved_reason(key: &str) -> Option<&'static str> {
@@ -155,15 +157,15 @@ fn reserved_reason(key: &str) -> Option<&'static str> {
         () if key.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("grpc-")) => {
             Some("names that begin with `grpc-` are gRPC's own")
         }
-        () if OF_MESSAGE.iter().any(is) => Some("the header describes the bytes of the message"),
-        () if OF_CONNECTION.iter().any(is) => Some("the header is specific to one connection"),
+        () if ENTITY_HEADERS.iter().any(is) => Some("the header describes the bytes of the message"),
+        () if HOP_BY_HOP_HEADERS.iter().any(is) => Some("the header is specific to one connection"),
         () => None,
     }
 }
 
 /// Whether a received HTTP field with this lower-case name is metadata.
 pub fn is_metadata(name: &str) -> bool {
-    !name.starts_with("content-") && !OF_CONNECTION.contains(&name)
+    !name.starts_with("content-") && !HOP_BY_HOP_HEADERS.contains(&name)
 }
 
 /// Whether a field describes the message content.
@@ -171,10 +173,10 @@ fn is_content(name: &str) -> bool {
     name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("content-"))
 }
 
-const OF_MESSAGE: [&str; 3] = ["content-type", "content-length", "content-encoding"];
+const ENTITY_HEADERS: [&str; 3] = ["content-type", "content-length", "content-encoding"];
 
 /// Hop-by-hop fields (RFC 9110 §7.6.1), and others that a proxy does not forward.
-const OF_CONNECTION: [&str; 11] = [
+const HOP_BY_HOP_HEADERS: [&str; 11] = [
     "connection",
     "transfer-encoding",
     "host",

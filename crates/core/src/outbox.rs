@@ -28,7 +28,7 @@ impl Outbox {
 
     /// If at least this many bytes precede a shared body, their buffer is moved instead of copied: below it, another
     /// buffer costs more than the copy.
-    const MOVE: usize = 1 << 10;
+    const MIN_MOVED_BYTES: usize = 1 << 10;
 
     /// Creates an empty outbox.
     pub const fn new() -> Self {
@@ -153,7 +153,7 @@ impl Outbox {
         let pending = &self.tail[self.sent..];
         let chunk = match pending.len() {
             0 => return,
-            1..Self::MOVE => {
+            1..Self::MIN_MOVED_BYTES => {
                 let copy = Bytes::copy_from_slice(pending);
                 self.tail.clear();
                 copy

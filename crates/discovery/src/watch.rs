@@ -12,7 +12,7 @@ use polyrpc::client::Result;
 use polyrpc::discovery::{Instance, InstanceStream};
 use tokio::time::{Instant, sleep_until};
 
-/// Watch of a registry.
+/// Source of the instances in a registry.
 pub(crate) trait WatchSource: Send + 'static {
     /// Returns the current instances. After the first call it waits until they may have changed. After a failure it
     /// starts from the beginning.
@@ -34,8 +34,8 @@ pub(crate) fn sets(source: impl WatchSource) -> InstanceStream {
     .boxed()
 }
 
-struct Watch<A> {
-    source: A,
+struct Watch<S> {
+    source: S,
     /// Last returned set, unless it was a failure.
     known: Option<Vec<Instance>>,
     warning: UnreadableEntry,
@@ -51,7 +51,7 @@ enum UnreadableEntry {
     Reported(Status),
 }
 
-impl<A: WatchSource> Watch<A> {
+impl<S: WatchSource> Watch<S> {
     async fn next(&mut self) -> Result<Vec<Instance>> {
         loop {
             if let UnreadableEntry::Due(status) = &self.warning {
@@ -64,16 +64,16 @@ impl<A: WatchSource> Watch<A> {
             }
             match self.source.next().await {
                 Ok(found) => {
-                    self.pause_for(None, APART);
+                    self.pause_for(None, MIN_POLL_INTERVAL);
                     self.update_warning();
-                    let found = in_order(found);
+                    let found = sort_and_deduplicate(found);
                     if self.known.as_ref() != Some(&found) {
                         self.known = Some(found.clone());
                         return Ok(found);
                     }
                 }
                 Err(status) => {
-                    let pause = self.pause.map_or(PAUSE, |pause| (pause * 2).min(LONGEST_PAUSE));
+                    let pause = self.pause.map_or(INITIAL_BACKOFF, |pause| (pause * 2).min(MAX_BACKOFF));
                     self.pause_for(Some(pause), jitter(pause));
                     self.known = None;
                     return Err(status.into());
@@ -92,15 +92,15 @@ impl<A: WatchSource> Watch<A> {
         };
     }
 
-    fn pause_for(&mut self, pause: Option<Duration>, for_now: Duration) {
+    fn pause_for(&mut self, pause: Option<Duration>, wait: Duration) {
         self.pause = pause;
-        self.not_before = Some(Instant::now() + for_now);
+        self.not_before = Some(Instant::now() + wait);
     }
 }
 
 /// Sorts the instances and removes duplicates, so that the order does not depend on the registry. The same address with
 /// two tags is two servers, as in brpc (`ServerNode`).
-fn in_order(mut found: Vec<Instance>) -> Vec<Instance> {
+fn sort_and_deduplicate(mut found: Vec<Instance>) -> Vec<Instance> {
     let mut seen = HashSet::with_capacity(found.len());
     found.retain(|instance| {
         let tag = instance.attributes.tag().map(str::to_owned);
@@ -124,12 +124,12 @@ fn jitter(pause: Duration) -> Duration {
 }
 
 /// Minimum time between two polls, however busy the registry: twenty sets a second are enough.
-const APART: Duration = Duration::from_millis(50);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Pause after the first failure, as in brpc (`consul_naming_service.cpp`); it doubles after each further one.
-const PAUSE: Duration = Duration::from_millis(500);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
 /// The watch must be back, with one failure more, within 5 s of the registry: its servers have registered again by
 /// then.
-const LONGEST_PAUSE: Duration = Duration::from_millis(1500);
+const MAX_BACKOFF: Duration = Duration::from_millis(1500);
 
 #[cfg(test)]
 mod tests {
@@ -211,7 +211,7 @@ mod tests {
             assert!(sets.next().await.unwrap().is_err());
             waited.push(start.elapsed());
         }
-        let longest = LONGEST_PAUSE.mul_f64(1.3);
+        let longest = MAX_BACKOFF.mul_f64(1.3);
         assert!(waited.windows(2).take(2).all(|pair| pair[0] < pair[1]), "{waited:?}");
         assert!(waited.iter().all(|waited| *waited < longest), "{waited:?}");
         assert!(sets.next().await.unwrap().is_ok());

@@ -16,11 +16,11 @@ pub(crate) struct AutoRollback {
     reason: OnceLock<String>,
     /// 1 once the route fell back.
     gauge: Gauge,
-    sides: Mutex<Sides>,
+    windows: Mutex<Windows>,
 }
 
 #[derive(Debug)]
-struct Sides {
+struct Windows {
     /// The upstream to fall back to.
     base: Window,
     /// All others.
@@ -33,8 +33,8 @@ impl AutoRollback {
     pub(crate) fn new(spec: Spec, gauge: Gauge) -> Self {
         gauge.set(0.0);
         let slot = spec.window.0 / SLOTS as u32;
-        let sides = Sides { base: Window::new(slot), others: Window::new(slot), base_p99: None };
-        Self { spec, reason: OnceLock::new(), gauge, sides: Mutex::new(sides) }
+        let windows = Windows { base: Window::new(slot), others: Window::new(slot), base_p99: None };
+        Self { spec, reason: OnceLock::new(), gauge, windows: Mutex::new(windows) }
     }
 
     /// Returns why the route fell back, if it did. It stays fallen back until the route changes.
@@ -47,31 +47,31 @@ impl AutoRollback {
         &self.spec.to
     }
 
-    /// Records a call and decides whether to fall back. `None` for a duration that does not count.
+    /// Records a call and decides whether to fall back. `took` is `None` if the duration does not count.
     pub(crate) fn record(&self, upstream: &str, code: Option<Code>, took: Option<Duration>, now: Instant) {
-        let mut sides = self.sides.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         let is_base = upstream == self.spec.to;
-        let side = if is_base { &mut sides.base } else { &mut sides.others };
-        side.record(code.is_some_and(is_fault), took, now);
+        let window = if is_base { &mut windows.base } else { &mut windows.others };
+        window.record(code.is_some_and(is_fault), took, now);
         if is_base || self.reason.get().is_some() {
             return;
         }
-        if let Some(reason) = self.verdict(&mut sides, now) {
+        if let Some(reason) = self.verdict(&mut windows, now) {
             tracing::error!(target: "polyrpc_gateway", to = self.spec.to, reason, "a route fell back");
             let _ = self.reason.set(reason);
             self.gauge.set(1.0);
         }
     }
 
-    fn verdict(&self, sides: &mut Sides, now: Instant) -> Option<String> {
-        let (base, others) = (sides.base.sum(now), sides.others.sum(now));
+    fn verdict(&self, windows: &mut Windows, now: Instant) -> Option<String> {
+        let (base, others) = (windows.base.sum(now), windows.others.sum(now));
         let enough = |calls: u64| calls >= self.spec.min_calls;
         if !enough(others.calls) {
             return None;
         }
-        if let Some(most) = self.spec.failures {
+        if let Some(max) = self.spec.failures {
             let usual = if enough(base.calls) { base.fault_share() } else { 0.0 };
-            if others.fault_share() - usual > most.0 {
+            if others.fault_share() - usual > max.0 {
                 return Some(format!(
                     "{} of {} calls failed, and {:.1} % at `{}`",
                     others.faults,
@@ -83,13 +83,13 @@ impl AutoRollback {
         }
         let ratio = self.spec.p99_ratio?;
         // Percentiles are more expensive to compute.
-        if !enough(others.timed) || !others.calls.is_multiple_of(EACH) {
+        if !enough(others.timed) || !others.calls.is_multiple_of(CHECK_INTERVAL_CALLS) {
             return None;
         }
         if enough(base.timed) {
-            sides.base_p99 = Some(sides.base.p99(now));
+            windows.base_p99 = Some(windows.base.p99(now));
         }
-        let (usual, slow) = (sides.base_p99?, sides.others.p99(now));
+        let (usual, slow) = (windows.base_p99?, windows.others.p99(now));
         (slow as f64 > usual as f64 * ratio).then(|| {
             format!("the slowest hundredth of calls took {slow} µs, and {usual} µs at `{}`", self.spec.to)
         })
@@ -216,7 +216,7 @@ const SLOTS: usize = 10;
 const BUCKETS: usize = 8 * 32;
 
 /// Number of calls between two checks of the percentiles.
-const EACH: u64 = 32;
+const CHECK_INTERVAL_CALLS: u64 = 32;
 
 #[cfg(test)]
 mod tests {

@@ -49,7 +49,7 @@ pub(crate) fn routes(plan: &Plan) -> PageContent {
 }
 
 fn route_rows(route: &Route) -> Vec<RouteRow> {
-    let fell_back = route.lasting.rollback.as_ref().and_then(|rollback| rollback.reason());
+    let fell_back = route.state.rollback.as_ref().and_then(|rollback| rollback.reason());
     let row = |target: &Target| RouteRow {
         route: route.name.clone(),
         upstream: target.upstream.spec.name.clone(),
@@ -163,7 +163,7 @@ struct PathReport {
 /// Findings of the comparison of copies, by route and method. Differences come first.
 pub(crate) fn report(plan: &Plan) -> PageContent {
     let mirrored: Vec<_> =
-        plan.routes.iter().filter_map(|route| Some((route, route.lasting.mirror.as_deref()?))).collect();
+        plan.routes.iter().filter_map(|route| Some((route, route.state.mirror.as_deref()?))).collect();
     let reports: Vec<_> = mirrored.iter().map(|(route, mirror)| report_of(route, mirror)).collect();
     let mut page = PageContent::new(json!(reports)).table("Copies", COPIES, reports.iter().map(copies_row));
     for report in &reports {
@@ -180,7 +180,7 @@ pub(crate) fn report(plan: &Plan) -> PageContent {
 
 /// Number of paths at which a mirror differs.
 pub(crate) fn findings(plan: &Plan) -> usize {
-    let mirrors = plan.routes.iter().filter_map(|route| route.lasting.mirror.as_ref());
+    let mirrors = plan.routes.iter().filter_map(|route| route.state.mirror.as_ref());
     let count = |method: &MethodFindings| {
         method.paths.values().filter(|path| method.verdict(path) == Verdict::Differs).count()
     };

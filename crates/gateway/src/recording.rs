@@ -64,7 +64,8 @@ pub(crate) fn check(config: &Config) -> Result<Vec<String>, ConfigError> {
     if !spec.has_rules() {
         return Ok(Vec::new());
     }
-    let lost: Vec<_> = LOST.into_iter().filter(|lost| config.accepts(*lost)).map(Protocol::as_str).collect();
+    let lost: Vec<_> =
+        UNRECORDED_PROTOCOLS.into_iter().filter(|lost| config.accepts(*lost)).map(Protocol::as_str).collect();
     let note = |names: &str| {
         format!(
             "[record]: messages of {names} callers are not kept: fields are removed from protobuf, JSON and MessagePack"
@@ -79,7 +80,7 @@ pub(crate) fn sets(schemas: &Schemas) -> Vec<Bytes> {
 }
 
 /// Methods whose messages cannot be redacted.
-const LOST: [Protocol; 2] = [Protocol::NetRpc, Protocol::FbRpc];
+const UNRECORDED_PROTOCOLS: [Protocol; 2] = [Protocol::NetRpc, Protocol::FbRpc];
 
 fn redaction(spec: &Lined<Record>) -> Result<Redaction, ConfigError> {
     let mut redaction = Redaction::new();
@@ -91,8 +92,8 @@ fn redaction(spec: &Lined<Record>) -> Result<Redaction, ConfigError> {
     }
     if let Some(secret) = &spec.hash_key {
         let key = secret.read().map_err(|text| wrong(spec, text))?;
-        if key.len() < LEAST_KEY {
-            return Err(wrong(spec, format!("the key in {secret} is shorter than {LEAST_KEY} bytes")));
+        if key.len() < MIN_KEY_LEN {
+            return Err(wrong(spec, format!("the key in {secret} is shorter than {MIN_KEY_LEN} bytes")));
         }
         for field in &spec.hash {
             redaction = redaction.hash_field(field.0.clone(), key.as_bytes());
@@ -105,4 +106,4 @@ fn wrong(spec: &Lined<Record>, text: impl std::fmt::Display) -> ConfigError {
     ConfigError::new(spec.line, format!("[record]: {text}"))
 }
 
-const LEAST_KEY: usize = 16;
+const MIN_KEY_LEN: usize = 16;

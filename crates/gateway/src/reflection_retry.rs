@@ -50,10 +50,10 @@ async fn run(
     resources: PlanResources,
     documents: Vec<Documents>,
 ) {
-    let mut pause = FIRST;
+    let mut pause = INITIAL_PAUSE;
     while !names.is_empty() {
         sleep(pause).await;
-        pause = (pause * 2).min(LONGEST);
+        pause = (pause * 2).min(MAX_PAUSE);
         let current = plan.load_full();
         let answered = current.retry_reflection(&names).await;
         if answered.is_empty() {
@@ -96,6 +96,6 @@ fn use_descriptions(plan: &Plan, documents: &[Documents]) {
 }
 
 /// Pause before the first repetition; each further one is twice as long.
-const FIRST: Duration = Duration::from_secs(1);
+const INITIAL_PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);

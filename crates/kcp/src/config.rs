@@ -105,7 +105,7 @@ impl Tuning {
     }
 
     /// Returns the minimum retransmission timeout in milliseconds (`kcp.go: IKCP_RTO_NDL`, `IKCP_RTO_MIN`).
-    pub(super) fn least_timeout(&self) -> u32 {
+    pub(super) fn min_timeout(&self) -> u32 {
         if self.nodelay { 30 } else { 100 }
     }
 
@@ -113,12 +113,12 @@ impl Tuning {
     pub(super) fn clamp(self) -> Self {
         Self {
             interval: self.interval.clamp(10, 5000),
-            send_window: self.send_window.clamp(1, WINDOW),
-            receive_window: self.receive_window.clamp(1, WINDOW),
+            send_window: self.send_window.clamp(1, MAX_WINDOW),
+            receive_window: self.receive_window.clamp(1, MAX_WINDOW),
             ..self
         }
     }
 }
 
 /// Maximum window in segments. One peer can make us buffer two windows of 12 MB each.
-const WINDOW: u16 = 8192;
+const MAX_WINDOW: u16 = 8192;

@@ -140,7 +140,7 @@ enum Direction {
 
 /// Cipher feedback (CFB) with the constant initialization vector of `kcp-go`: the first block is random.
 fn feed_back<const N: usize>(direction: Direction, datagram: &mut [u8], cipher: impl Fn(&mut [u8; N])) {
-    let mut feedback: [u8; N] = std::array::from_fn(|at| BEGINNING[at]);
+    let mut feedback: [u8; N] = std::array::from_fn(|at| INITIAL_VECTOR[at]);
     let (blocks, rest) = datagram.as_chunks_mut::<N>();
     for block in blocks {
         cipher(&mut feedback);
@@ -167,7 +167,7 @@ fn mask(bytes: &mut [u8], with: &[u8]) {
 }
 
 /// `crypt.go: initialVector`
-const BEGINNING: [u8; 16] = [167, 115, 79, 156, 18, 172, 27, 1, 164, 21, 242, 193, 252, 120, 230, 107];
+const INITIAL_VECTOR: [u8; 16] = [167, 115, 79, 156, 18, 172, 27, 1, 164, 21, 242, 193, 252, 120, 230, 107];
 
 impl KeyedCipher {
     fn new(algorithm: Algorithm, key: &[u8]) -> Option<Self> {

@@ -104,7 +104,7 @@ impl OutgoingDatagrams {
         if self.lengths.is_empty() {
             self.bytes.clear();
             self.begin = 0;
-        } else if self.begin >= SENT && self.begin >= self.len() {
+        } else if self.begin >= MAX_SENT_PREFIX_BYTES && self.begin >= self.len() {
             // A socket that accepts some of them at a time may never accept all. Each byte is moved about once.
             self.bytes.drain(..self.begin);
             self.begin = 0;
@@ -115,7 +115,7 @@ impl OutgoingDatagrams {
         self.bytes.len() - self.begin
     }
 
-    pub(super) fn rest(&mut self) {
+    pub(super) fn shrink(&mut self) {
         if self.lengths.is_empty() {
             *self = Self::default();
         }
@@ -123,4 +123,4 @@ impl OutgoingDatagrams {
 }
 
 /// Bytes of sent datagrams that are kept in front of the others.
-const SENT: usize = 64 << 10;
+const MAX_SENT_PREFIX_BYTES: usize = 64 << 10;

@@ -103,7 +103,7 @@ impl Session {
             validation: None,
             connecting: None,
             unanswered: Some(
-                settings.config.unanswered.as_millis().clamp(LEAST_UNANSWERED, i32::MAX as u128) as u32,
+                settings.config.unanswered.as_millis().clamp(MIN_UNANSWERED_MS, i32::MAX as u128) as u32,
             ),
             awaiting: None,
             expecting: None,
@@ -118,7 +118,8 @@ impl Session {
     /// Probes the peer, again and again until something arrives from it. Without this, nothing is sent before something
     /// is written, and an absent peer is not noticed.
     pub fn connect(&mut self, now: Millis) {
-        self.connecting = Some(Connecting { repeat: now.after(FIRST_REPEAT), delay: FIRST_REPEAT });
+        self.connecting =
+            Some(Connecting { repeat: now.after(MIN_REPEAT_DELAY_MS), delay: MIN_REPEAT_DELAY_MS });
         self.arq.probe();
         self.flush(now);
     }
@@ -193,9 +194,9 @@ impl Session {
         if self.closed.is_some() || self.ended.is_some() { 0 } else { self.arq.write(bytes) }
     }
 
-    /// Moves up to `most` received bytes.
-    pub fn read(&mut self, now: Millis, into: &mut BytesMut, most: usize) -> usize {
-        let read = self.arq.read(into, most);
+    /// Moves up to `max` received bytes.
+    pub fn read(&mut self, now: Millis, into: &mut BytesMut, max: usize) -> usize {
+        let read = self.arq.read(into, max);
         self.flush_if_urgent(now);
         read
     }
@@ -203,8 +204,8 @@ impl Session {
     /// Creates datagrams of the segments that are due now.
     pub fn flush(&mut self, now: Millis) {
         // Datagrams that the socket has not accepted yet are not followed by retransmissions of them.
-        if self.out.len() >= UNSENT || self.ended.is_some() {
-            return self.arq.postpone(now.after(RETRY));
+        if self.out.len() >= MAX_UNSENT_BYTES || self.ended.is_some() {
+            return self.arq.postpone(now.after(RETRY_DELAY_MS));
         }
         let Self { settings, arq, encoder, nonces, out, validation, .. } = self;
         let (encoder, validation) = (encoder.as_mut(), validation.as_deref_mut());
@@ -328,11 +329,11 @@ impl Session {
     }
 
     /// Releases memory left over from a burst, if it is unused.
-    pub fn rest(&mut self) {
-        self.arq.rest();
-        self.out.rest();
+    pub fn shrink(&mut self) {
+        self.arq.shrink();
+        self.out.shrink();
         if let Some(decoder) = &mut self.decoder {
-            decoder.rest();
+            decoder.shrink();
         }
     }
 
@@ -373,11 +374,11 @@ impl Session {
     /// an announced end, or for late datagrams.
     fn lingers_until(&self) -> Option<Millis> {
         let closed = self.closed?;
-        let given_up = closed.after(FAREWELL);
+        let given_up = closed.after(CLOSE_TIMEOUT_MS);
         if !self.arq.is_settled() {
             return Some(given_up);
         }
-        let linger = if self.lingers || self.arq.peer_knows_ends() { LINGER } else { 0 };
+        let linger = if self.lingers || self.arq.peer_knows_ends() { LINGER_MS } else { 0 };
         let since = self.farewell.map_or(closed, |farewell| farewell.begun);
         Some(since.after(linger).earlier(given_up))
     }
@@ -386,7 +387,7 @@ impl Session {
     fn wants_to_connect(&mut self, now: Millis) -> bool {
         let due = self.connecting.as_mut().filter(|connecting| connecting.repeat.is_reached(now));
         let Some(connecting) = due else { return false };
-        connecting.delay = (connecting.delay + connecting.delay / 2).min(LAST_REPEAT);
+        connecting.delay = (connecting.delay + connecting.delay / 2).min(MAX_REPEAT_DELAY_MS);
         connecting.repeat = now.after(connecting.delay);
         true
     }
@@ -460,7 +461,7 @@ impl Session {
             && self.farewell.is_none_or(|farewell| farewell.repeat.is_reached(now));
         if is_due {
             let begun = self.farewell.map_or(now, |farewell| farewell.begun);
-            self.farewell = Some(Farewell { begun, repeat: now.after(FIRST_REPEAT) });
+            self.farewell = Some(Farewell { begun, repeat: now.after(MIN_REPEAT_DELAY_MS) });
             self.arq.announce_end();
         }
     }
@@ -477,19 +478,19 @@ impl Session {
 }
 
 /// How long a closed conversation acknowledges late datagrams, in milliseconds.
-const LINGER: u32 = 1000;
+const LINGER_MS: u32 = 1000;
 /// How long it tries to deliver written data.
-const FAREWELL: u32 = 15_000;
+const CLOSE_TIMEOUT_MS: u32 = 15_000;
 /// Delay before the first probe, or an announced end, is repeated, in milliseconds.
-const FIRST_REPEAT: u32 = 200;
+const MIN_REPEAT_DELAY_MS: u32 = 200;
 /// Maximum delay between repetitions of the first probe.
-const LAST_REPEAT: u32 = 3200;
+const MAX_REPEAT_DELAY_MS: u32 = 3200;
 /// Below this, a delayed acknowledgement would look like none.
-const LEAST_UNANSWERED: u128 = 1000;
+const MIN_UNANSWERED_MS: u128 = 1000;
 /// Limit in bytes of datagrams that a socket has not accepted.
-const UNSENT: usize = 256 << 10;
+const MAX_UNSENT_BYTES: usize = 256 << 10;
 /// Delay before retrying a socket that accepts nothing, in milliseconds.
-const RETRY: u32 = 20;
+const RETRY_DELAY_MS: u32 = 20;
 
 /// Packs segments into datagrams.
 struct Packer<'s> {
@@ -612,7 +613,7 @@ struct PeerLiveness {
 
 impl PeerLiveness {
     fn new(idle: u32, now: Millis) -> Self {
-        let idle = idle.clamp(LEAST_IDLE, i32::MAX as u32);
+        let idle = idle.clamp(MIN_IDLE_MS, i32::MAX as u32);
         let mut life = Self {
             idle,
             is_accepted: false,
@@ -643,7 +644,7 @@ impl PeerLiveness {
     }
 
     fn is_over(&self) -> bool {
-        self.silence.has_lasted(if self.tolerates_silence() { TOLERANCE } else { 1 })
+        self.silence.has_lasted(if self.tolerates_silence() { SILENCE_FACTOR } else { 1 })
     }
 
     /// Whether the peer has not answered the probes in time.
@@ -661,19 +662,19 @@ impl PeerLiveness {
         } else if self.answers || !self.is_accepted {
             self.idle / 6
         } else {
-            (self.idle / 12).min(UNVALIDATED)
+            (self.idle / 12).min(UNVALIDATED_TIMEOUT_MS)
         }
     }
 }
 
 /// Factor by which a validated peer that started the conversation may be silent for longer.
-const TOLERANCE: u32 = 10;
+const SILENCE_FACTOR: u32 = 10;
 
 /// How long a peer that has answered nothing may be silent, in milliseconds.
-const UNVALIDATED: u32 = 5000;
+const UNVALIDATED_TIMEOUT_MS: u32 = 5000;
 
 /// Below this, a delayed acknowledgement would look like silence.
-const LEAST_IDLE: u32 = 3000;
+const MIN_IDLE_MS: u32 = 3000;
 
 impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -47,7 +47,7 @@ impl Settings {
 
     /// Maximum number of these whose peer has a validated address. The others are for peers that start.
     pub fn max_validated(&self) -> usize {
-        self.config.conversations - (self.config.conversations / NEWCOMERS).min(self.max_unvalidated())
+        self.config.conversations - (self.config.conversations / NEWCOMER_DIVISOR).min(self.max_unvalidated())
     }
 
     /// Maximum number of these whose peer has an unvalidated address.
@@ -94,7 +94,7 @@ impl OpenedDatagram<'_> {
     /// starts a conversation with any datagram, and therefore a new one for late datagrams of an ended conversation.
     pub fn begins(&self) -> bool {
         let begins = |first: Segment<'_>| match first.command {
-            Command::Push => first.sn < FIRST,
+            Command::Push => first.sn < INITIAL_PEER_WINDOW,
             Command::Ask => first.sn == 0 && first.frg == KNOWS_ENDS,
             Command::Ack | Command::Tell | Command::End => false,
         };
@@ -125,7 +125,7 @@ fn invalid_shards() -> ConfigError {
 }
 
 /// The part of the conversations that peers with a validated address may not use up: one in so many.
-const NEWCOMERS: usize = 16;
+const NEWCOMER_DIVISOR: usize = 16;
 
 /// Window of segments that a peer sends before it receives anything from us: it assumes the default for our window.
-const FIRST: u32 = 32;
+const INITIAL_PEER_WINDOW: u32 = 32;

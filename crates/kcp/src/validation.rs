@@ -34,7 +34,7 @@ impl AddressValidation {
                 continue;
             }
             if self.segments.contains(&(segment.sn, segment.ts)) {
-                return self.wrong < GUESSES;
+                return self.wrong < MAX_INVALID_ACKS;
             }
             self.wrong = self.wrong.saturating_add(1);
         }
@@ -43,7 +43,7 @@ impl AddressValidation {
 
     /// Records a sent segment with data.
     pub(super) fn record_segment(&mut self, sn: u32, ts: Millis) {
-        if self.segments.len() >= REMEMBERED {
+        if self.segments.len() >= MAX_REMEMBERED_SEGMENTS {
             self.segments.pop_front();
         }
         self.segments.push_back((sn, ts));
@@ -64,6 +64,6 @@ impl AddressValidation {
 /// Amplification limit: bytes sent per byte received from an unvalidated address (RFC 9000 §8.1).
 const AMPLIFICATION: u64 = 3;
 /// Maximum number of invalid acknowledgements.
-const GUESSES: u32 = 64;
+const MAX_INVALID_ACKS: u32 = 64;
 /// Number of segments whose acknowledgement is a proof.
-const REMEMBERED: usize = 32;
+const MAX_REMEMBERED_SEGMENTS: usize = 32;

@@ -94,8 +94,8 @@ fn client(connector: &Connector, protocol: Protocol) -> Result<Client, Status> {
 }
 
 #[cold]
-fn too_long(most: usize) -> Status {
-    Status::resource_exhausted(format!("the result is longer than {most} bytes"))
+fn too_long(limit: usize) -> Status {
+    Status::resource_exhausted(format!("the result is longer than {limit} bytes"))
 }
 
 const FORMAT: Format = Format::Json(Json::Proto3);

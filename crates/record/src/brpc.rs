@@ -137,19 +137,19 @@ impl<R: Read> Importer<R> {
         if head.is_empty() {
             return Ok(None);
         }
-        let Some((magic, lengths)) = head.split_first_chunk::<4>() else { return torn(start, SHORT) };
+        let Some((magic, lengths)) = head.split_first_chunk::<4>() else { return torn(start, TRUNCATED) };
         if *magic != MAGIC {
             return torn(start, "it does not continue with PRPC");
         }
-        let Some((total, meta)) = lengths.split_first_chunk::<4>() else { return torn(start, SHORT) };
-        let Ok(meta) = <[u8; 4]>::try_from(meta) else { return torn(start, SHORT) };
+        let Some((total, meta)) = lengths.split_first_chunk::<4>() else { return torn(start, TRUNCATED) };
+        let Ok(meta) = <[u8; 4]>::try_from(meta) else { return torn(start, TRUNCATED) };
         let (total, meta) = (u32::from_be_bytes(*total) as usize, u32::from_be_bytes(meta) as usize);
-        if total > LARGEST || meta > total {
+        if total > MAX_RECORD_BYTES || meta > total {
             return torn(start, "the lengths of a record are invalid");
         }
         let body = self.take(total)?;
         let Some((meta, body)) = body.split_at_checked(meta).filter(|_| body.len() == total) else {
-            return torn(start, SHORT);
+            return torn(start, TRUNCATED);
         };
         self.read += 1;
         Ok(Some(match import(meta, body, self.read) {
@@ -225,7 +225,7 @@ fn baidu_std(meta: Meta, body: &[u8]) -> Result<Call, String> {
 }
 
 fn decompress(compression: Compression, body: &[u8]) -> Result<Bytes, String> {
-    compress::decompress(compression, body, LARGEST)
+    compress::decompress(compression, body, MAX_RECORD_BYTES)
         .map(Bytes::from)
         .map_err(|error| format!("its message cannot be decompressed: {error}"))
 }
@@ -299,8 +299,8 @@ fn http(bytes: &[u8]) -> Result<Call, String> {
 const MAGIC: [u8; 4] = *b"PRPC";
 const HEAD: usize = 12;
 /// The default of brpc's `-max_body_size`.
-const LARGEST: usize = 64 << 20;
-const SHORT: &str = "it ends within a record";
+const MAX_RECORD_BYTES: usize = 64 << 20;
+const TRUNCATED: &str = "it ends within a record";
 
 #[cfg(test)]
 mod tests {

@@ -96,8 +96,8 @@ impl Rules {
 
     /// Accepts numbers that differ by at most this much.
     #[must_use]
-    pub fn tolerance(mut self, path: Path, most: f64) -> Self {
-        self.tolerances.push((path, most));
+    pub fn tolerance(mut self, path: Path, max_difference: f64) -> Self {
+        self.tolerances.push((path, max_difference));
         self
     }
 
@@ -256,10 +256,12 @@ impl Comparison<'_> {
     }
 
     fn is_accepted(&self, steps: &[Step<'_>], left: &Value, right: &Value) -> bool {
-        let near = self.rules.tolerances.iter().filter(|(path, _)| path.matches(steps)).any(|(_, most)| {
-            let difference = number(left).zip(number(right)).map(|(one, other)| (one - other).abs());
-            difference.is_some_and(|difference| difference <= *most)
-        });
+        let near = self.rules.tolerances.iter().filter(|(path, _)| path.matches(steps)).any(
+            |(_, max_difference)| {
+                let difference = number(left).zip(number(right)).map(|(one, other)| (one - other).abs());
+                difference.is_some_and(|difference| difference <= *max_difference)
+            },
+        );
         near || self.rules.patterns.iter().filter(|(path, _)| path.matches(steps)).any(|(_, pattern)| {
             let texts = [left, right].map(text);
             texts.iter().all(|text| pattern.is_match(text))

@@ -10,7 +10,7 @@ use polyrpc_wire::connect::UnaryMethod;
 use polyrpc_wire::{baidu_std, fb_rpc, grpc_web, http, net_rpc, rest_rpc, rpcx};
 
 use super::server::version;
-use super::{LIMITS, Manner, STREAMS, assert_bounded, assert_modest};
+use super::{LIMITS, STREAMS, Scenario, assert_bounded_input, assert_bounded_output};
 
 /// Bytes for [`baidu_std::Client`].
 pub fn baidu_std_client(input: &[u8]) {
@@ -20,54 +20,54 @@ pub fn baidu_std_client(input: &[u8]) {
         streams: STREAMS,
         ..<_>::default()
     };
-    ask(|_| baidu_std::Client::new(config()), input);
+    assert_same_for_any_split(|_| baidu_std::Client::new(config()), input);
 }
 
 /// Bytes for [`rpcx::Client`].
 pub fn rpcx_client(input: &[u8]) {
     let config = || rpcx::ClientConfig { limits: LIMITS, ..<_>::default() };
-    ask(|_| rpcx::Client::new(config()), input);
+    assert_same_for_any_split(|_| rpcx::Client::new(config()), input);
 }
 
 /// Bytes for [`fb_rpc::Client`].
 pub fn fb_rpc_client(input: &[u8]) {
     let config = || fb_rpc::ClientConfig { limits: LIMITS, ..<_>::default() };
-    ask(|_| fb_rpc::Client::new(config()), input);
+    assert_same_for_any_split(|_| fb_rpc::Client::new(config()), input);
 }
 
 /// Bytes for [`http::Client`], optionally with JSON-RPC.
 pub fn http_client(input: &[u8]) {
     let config = |json_rpc| http::ClientConfig { limits: LIMITS, json_rpc, ..<_>::default() };
-    ask(|manner| http::Client::new(config(manner.has(JSON_RPC))), input);
+    assert_same_for_any_split(|scenario| http::Client::new(config(scenario.has(JSON_RPC))), input);
 }
 
 /// Bytes for [`grpc_web::Client`].
 pub fn grpc_web_client(input: &[u8]) {
     let config = || grpc_web::ClientConfig { limits: LIMITS, ..<_>::default() };
-    ask(|_| grpc_web::Client::new(config()), input);
+    assert_same_for_any_split(|_| grpc_web::Client::new(config()), input);
 }
 
 /// Bytes for [`grpc_web::Client`] with Connect; it has an open stream, or makes unary calls by POST or GET.
 pub fn connect_client(input: &[u8]) {
-    let new = |manner: Manner| {
-        let method = if manner.has(JSON_RPC) { UnaryMethod::Get } else { UnaryMethod::Post };
+    let new = |scenario: Scenario| {
+        let method = if scenario.has(JSON_RPC) { UnaryMethod::Get } else { UnaryMethod::Post };
         let config =
             grpc_web::ClientConfig { limits: LIMITS, framing: Some(method.into()), ..<_>::default() };
         let mut client = grpc_web::Client::new(config);
-        if manner.has(OPENS) {
+        if scenario.has(OPENS) {
             let call = Call::new("example.EchoService", "Echo", Format::Protobuf, Bytes::new());
             let _ = client.open(CallId(1000), call, &mut Outbox::new());
         }
         client
     };
-    match Manner::read(input) {
+    match Scenario::read(input) {
         // If a stream ends in a malformed body, earlier messages are reported only if the body is split after them.
-        Some((manner, bytes)) if manner.has(OPENS) => {
+        Some((scenario, bytes)) if scenario.has(OPENS) => {
             let message = || (Format::Protobuf, Bytes::from_static(b"{}"));
-            Connection::new(new(manner), manner, message()).feed(&[bytes]);
-            Connection::new(new(manner), manner, message()).feed(&manner.cut(bytes));
+            Connection::new(new(scenario), scenario, message()).feed(&[bytes]);
+            Connection::new(new(scenario), scenario, message()).feed(&scenario.cut(bytes));
         }
-        _ => ask(new, input),
+        _ => assert_same_for_any_split(new, input),
     }
 }
 
@@ -80,7 +80,7 @@ pub fn rest_rpc_client(input: &[u8]) {
         let _ = client.subscribe(CallId(1000), "key", "", &mut Outbox::new());
         client
     };
-    ask(subscribed, input);
+    assert_same_for_any_split(subscribed, input);
 }
 
 /// Bytes for [`net_rpc::Client`], after one that selects the codec, and whether HTTP CONNECT comes first.
@@ -95,7 +95,7 @@ pub fn net_rpc_client(input: &[u8]) {
         net_rpc::Codec::Bson => b"\x05\0\0\0\0",
         _ => b"{}",
     };
-    ask_in(codec.format(), message, |_| net_rpc::Client::new(config.clone()), input);
+    assert_same_for_any_split_of(codec.format(), message, |_| net_rpc::Client::new(config.clone()), input);
 }
 
 /// Calls use JSON-RPC, if the protocol supports it.
@@ -103,7 +103,7 @@ const JSON_RPC: u8 = 1;
 /// The messages are compressed.
 const COMPRESSES: u8 = 1 << 1;
 /// Calls carry metadata, a credential and a timeout.
-const ADORNS: u8 = 1 << 2;
+const WITH_METADATA: u8 = 1 << 2;
 /// Calls are oneway.
 const ONEWAY: u8 = 1 << 3;
 /// Calls are cancelled as soon as they are made.
@@ -113,18 +113,23 @@ const CANCELS: u8 = 1 << 4;
 const OPENS: u8 = 1 << 5;
 
 /// Asserts that a client produces the same events for the bytes of `input` unsplit and split.
-fn ask<C: Client>(new: impl Fn(Manner) -> C, input: &[u8]) {
-    let Some((manner, _)) = Manner::read(input) else { return };
-    let format = if manner.has(JSON_RPC) { Format::Json(Json::Go) } else { Format::Protobuf };
-    ask_in(format, b"{}", new, input);
+fn assert_same_for_any_split<C: Client>(new: impl Fn(Scenario) -> C, input: &[u8]) {
+    let Some((scenario, _)) = Scenario::read(input) else { return };
+    let format = if scenario.has(JSON_RPC) { Format::Json(Json::Go) } else { Format::Protobuf };
+    assert_same_for_any_split_of(format, b"{}", new, input);
 }
 
-/// The same for a client that sends this message.
-fn ask_in<C: Client>(format: Format, message: &'static [u8], new: impl Fn(Manner) -> C, input: &[u8]) {
-    let Some((manner, bytes)) = Manner::read(input) else { return };
+/// Like [`assert_same_for_any_split`], for a client whose calls carry `message`.
+fn assert_same_for_any_split_of<C: Client>(
+    format: Format,
+    message: &'static [u8],
+    new: impl Fn(Scenario) -> C,
+    input: &[u8],
+) {
+    let Some((scenario, bytes)) = Scenario::read(input) else { return };
     let message = (format, Bytes::from_static(message));
-    let whole = Connection::new(new(manner), manner, message.clone()).feed(&[bytes]);
-    let cut = Connection::new(new(manner), manner, message).feed(&manner.cut(bytes));
+    let whole = Connection::new(new(scenario), scenario, message.clone()).feed(&[bytes]);
+    let cut = Connection::new(new(scenario), scenario, message).feed(&scenario.cut(bytes));
     assert_eq!(cut, whole);
 }
 
@@ -138,7 +143,7 @@ struct ObservedEvents {
 
 struct Connection<C> {
     session: C,
-    manner: Manner,
+    scenario: Scenario,
     message: (Format, Bytes),
     inbox: BytesMut,
     out: Outbox,
@@ -149,9 +154,9 @@ struct Connection<C> {
 
 impl<C: Client> Connection<C> {
     /// A connection with the maximum number of pending calls.
-    fn new(session: C, manner: Manner, message: (Format, Bytes)) -> Self {
+    fn new(session: C, scenario: Scenario, message: (Format, Bytes)) -> Self {
         let (inbox, out, observed) = (BytesMut::new(), Outbox::new(), ObservedEvents::default());
-        let mut connection = Self { session, manner, message, inbox, out, observed, calls: 0, fed: 0 };
+        let mut connection = Self { session, scenario, message, inbox, out, observed, calls: 0, fed: 0 };
         connection.session.heartbeat(&mut connection.out);
         for _ in 0..connection.session.concurrency().min(4) {
             connection.call();
@@ -188,10 +193,10 @@ impl<C: Client> Connection<C> {
                         _ => {}
                     }
                 }
-                Ok(None) => return assert_modest(self.session.bytes_needed(), self.inbox.len()),
+                Ok(None) => return assert_bounded_input(self.session.bytes_needed(), self.inbox.len()),
                 Err(violation) => return self.observed.violation = Some(violation),
             }
-            assert_bounded(self.out.len(), self.fed);
+            assert_bounded_output(self.out.len(), self.fed);
         }
     }
 
@@ -216,17 +221,17 @@ impl<C: Client> Connection<C> {
         self.calls += 1;
         let (format, message) = self.message.clone();
         let mut call = Call::new("example.EchoService", "Echo", format, message);
-        call.oneway = self.manner.has(ONEWAY);
-        if self.manner.has(COMPRESSES) {
+        call.oneway = self.scenario.has(ONEWAY);
+        if self.scenario.has(COMPRESSES) {
             call.head.compression = Compression::Gzip;
         }
-        if self.manner.has(ADORNS) {
+        if self.scenario.has(WITH_METADATA) {
             call.head.metadata.insert("key", "value");
             call.credential = Credential::Call(Some(Bytes::from_static(b"it is me")));
             call.timeout = Some(Duration::from_millis(500));
         }
         // JSON-RPC has no compression, and rejects it.
-        let sent = match (self.manner.has(OPENS), self.session.streaming()) {
+        let sent = match (self.scenario.has(OPENS), self.session.streaming()) {
             (true, Some(streaming)) => {
                 let streams = [CallId(id.0 + 100), CallId(id.0 + 200)];
                 streaming.send_with_streams(id, call, &streams, &Default::default(), &mut self.out)
@@ -234,7 +239,7 @@ impl<C: Client> Connection<C> {
             (true, None) => return,
             (false, _) => self.session.send(id, call, &mut self.out),
         };
-        if sent.is_ok() && self.manner.has(CANCELS) {
+        if sent.is_ok() && self.scenario.has(CANCELS) {
             self.session.cancel(id, &mut self.out);
         }
     }

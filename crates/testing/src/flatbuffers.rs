@@ -8,10 +8,10 @@ use polyrpc_payload::flatbuffers::{
 /// same.
 pub fn flatbuffers(input: &[u8]) {
     let unverified = Message::<Node>::unverified(input.to_vec());
-    unverified.root().walk(DEEP);
+    unverified.root().walk(MAX_DEPTH);
     let Ok(message) = Message::<Node>::read(input.to_vec()) else { return };
     // A few bytes can be read as many tables.
-    if message.root().walk(DEEP) > MOST {
+    if message.root().walk(MAX_DEPTH) > MAX_NODES {
         return;
     }
     let copy = Message::build(&message.root());
@@ -20,9 +20,9 @@ pub fn flatbuffers(input: &[u8]) {
 }
 
 /// Maximum depth of tables.
-const DEEP: usize = 16;
+const MAX_DEPTH: usize = 16;
 /// Maximum number of tables to write again.
-const MOST: usize = 256;
+const MAX_NODES: usize = 256;
 
 /// `table Node { number: int = 3; text: string; names: [string]; children: [Node]; any: Any; nested: [ubyte]; }`,
 /// `union Any { Node, string }`.
@@ -67,12 +67,12 @@ impl<'a> NodeRef<'a> {
 
     fn count(self, depth: usize, seen: &mut usize) {
         *seen += 1;
-        if depth == 0 || *seen > MOST {
+        if depth == 0 || *seen > MAX_NODES {
             return;
         }
         let _ = (self.0.get::<i32>(0), self.0.get::<Text<'_>>(1));
-        self.0.get::<[Text<'_>]>(2).iter().flat_map(Vector::iter).take(MOST).for_each(drop);
-        for child in self.0.get::<[Node]>(3).iter().flat_map(Vector::iter).take(MOST) {
+        self.0.get::<[Text<'_>]>(2).iter().flat_map(Vector::iter).take(MAX_NODES).for_each(drop);
+        for child in self.0.get::<[Node]>(3).iter().flat_map(Vector::iter).take(MAX_NODES) {
             child.count(depth - 1, seen);
         }
         match self.any() {

@@ -94,13 +94,13 @@ fn split_sent<'b>(out: &'b [u8], observed: &[Frame<'_>]) -> Vec<Frame<'b>> {
         sent_frames.first().is_none_or(|first| first.kind == SETTINGS && first.flags == 0),
         "{sent_frames:?}"
     );
-    assert_halves(&sent_frames, longest_frame(observed));
+    assert_frame_order(&sent_frames, longest_frame(observed));
     assert_within_windows(&sent_frames, observed);
     sent_frames
 }
 
 /// Asserts the order of frames on each stream, and that none is longer than this.
-fn assert_halves(sent_frames: &[Frame<'_>], longest: usize) {
+fn assert_frame_order(sent_frames: &[Frame<'_>], longest: usize) {
     let mut ended: BTreeMap<u32, bool> = BTreeMap::new();
     let mut unfinished = None;
     for frame in sent_frames {

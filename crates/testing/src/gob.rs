@@ -5,16 +5,16 @@ use polyrpc_payload::gob;
 use polyrpc_payload::gob::{Limits, Reader, Writer};
 use serde::de::IgnoredAny;
 
-use super::Manner;
+use super::Scenario;
 
 /// Small limits, so that the inputs of a fuzzer reach them.
 const LIMITS: Limits = Limits { message: 2048, types: 16, definitions: 1024, depth: 16 };
 
 /// A stream of values, in pieces. Decoded values are printed, sent on in another stream, and print the same there.
 pub fn gob(input: &[u8]) {
-    let Some((manner, bytes)) = Manner::read(input) else { return };
+    let Some((scenario, bytes)) = Scenario::read(input) else { return };
     let (mut reader, mut inbox, mut values) = (Reader::new(LIMITS), BytesMut::new(), Vec::new());
-    for piece in manner.cut(bytes) {
+    for piece in scenario.cut(bytes) {
         inbox.extend_from_slice(piece);
         while let Ok(Some(value)) = reader.next(&mut inbox) {
             let skipped = value.decode::<IgnoredAny>();

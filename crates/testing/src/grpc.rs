@@ -20,7 +20,7 @@ use polyrpc_wire::http_server::h2::{Methods, Server, ServerConfig, Ticket};
 
 use super::frames::RST_STREAM;
 use super::h2::{Observed, assert_same};
-use super::{LIMITS, Manner, assert_bounded, frames, h2};
+use super::{LIMITS, Scenario, assert_bounded_output, frames, h2};
 
 /// Bytes for [`Server`].
 ///
@@ -28,13 +28,13 @@ use super::{LIMITS, Manner, assert_bounded, frames, h2};
 ///
 /// If the session violates its contract.
 pub fn grpc_server(input: &[u8]) {
-    let Some((manner, bytes)) = Manner::read(input) else { return };
-    let whole = ServerConnection::new(manner).feed(&[bytes]);
-    assert_same_calls(&ServerConnection::new(manner).feed(&manner.cut(bytes)), &whole, manner);
+    let Some((scenario, bytes)) = Scenario::read(input) else { return };
+    let whole = ServerConnection::new(scenario).feed(&[bytes]);
+    assert_same_calls(&ServerConnection::new(scenario).feed(&scenario.cut(bytes)), &whole, scenario);
     assert_same_calls(
-        &ServerConnection::new(manner).feed(&bytes.chunks(1).collect::<Vec<_>>()),
+        &ServerConnection::new(scenario).feed(&bytes.chunks(1).collect::<Vec<_>>()),
         &whole,
-        manner,
+        scenario,
     );
     frames::assert_server_sent(&whole.out, &frames::split_client(bytes));
 }
@@ -45,22 +45,22 @@ pub fn grpc_server(input: &[u8]) {
 ///
 /// If the session violates its contract.
 pub fn grpc_client(input: &[u8]) {
-    let Some((manner, bytes)) = Manner::read(input) else { return };
-    let whole = ClientConnection::new(manner).feed(&[bytes]);
-    assert_same(&ClientConnection::new(manner).feed(&manner.cut(bytes)), &whole);
-    assert_same(&ClientConnection::new(manner).feed(&bytes.chunks(1).collect::<Vec<_>>()), &whole);
+    let Some((scenario, bytes)) = Scenario::read(input) else { return };
+    let whole = ClientConnection::new(scenario).feed(&[bytes]);
+    assert_same(&ClientConnection::new(scenario).feed(&scenario.cut(bytes)), &whole);
+    assert_same(&ClientConnection::new(scenario).feed(&bytes.chunks(1).collect::<Vec<_>>()), &whole);
     frames::assert_client_sent(&whole.out, &frames::split(bytes).0);
 }
 
 /// Asserts that each call has the same outcome. A server combines the head of a request with what else has arrived: how
 /// the bytes were split may change the order of calls, and whether one
 /// that was reset at once, or before the connection ended, is reported.
-fn assert_same_calls(cut: &Observed, whole: &Observed, manner: Manner) {
+fn assert_same_calls(cut: &Observed, whole: &Observed, scenario: Scenario) {
     if cut.events == whole.events {
         return assert_same(cut, whole);
     }
     // The outcome of one call then depends on the others.
-    let entangled = [REFUSES, DRAINS, HOLDS, LONG].into_iter().any(|habit| manner.has(habit));
+    let entangled = [REFUSES, DRAINS, HOLDS, LONG].into_iter().any(|habit| scenario.has(habit));
     if entangled || h2::ends_with_enhance_your_calm(cut) || h2::ends_with_enhance_your_calm(whole) {
         return;
     }
@@ -110,9 +110,9 @@ const HOLDS: u8 = 1 << 6;
 const COMPRESSES: u8 = 1 << 7;
 
 /// Unary calls are buffered until complete. The order of calls then depends on how the bytes were split.
-fn methods(manner: &Manner) -> Methods {
+fn methods(scenario: &Scenario) -> Methods {
     let mut methods = Methods::default();
-    if ![REFUSES, DRAINS, HOLDS].into_iter().any(|order| manner.has(order)) {
+    if ![REFUSES, DRAINS, HOLDS].into_iter().any(|order| scenario.has(order)) {
         methods.add("example.EchoService", "Echo");
     }
     methods
@@ -128,7 +128,7 @@ struct PendingCall {
 /// A server's connection, and the answering of its calls.
 struct ServerConnection {
     session: Server,
-    manner: Manner,
+    scenario: Scenario,
     inbox: BytesMut,
     out: Outbox,
     pending: BTreeMap<StreamId, PendingCall>,
@@ -138,16 +138,16 @@ struct ServerConnection {
 }
 
 impl ServerConnection {
-    fn new(manner: Manner) -> Self {
+    fn new(scenario: Scenario) -> Self {
         Self {
             session: Server::new(Arc::new(ServerConfig {
                 limits: LIMITS,
                 http: h2::config(),
                 gateway: Some(Arc::new(http::ServerConfig { limits: LIMITS, ..<_>::default() })),
-                methods: methods(&manner),
+                methods: methods(&scenario),
                 ..<_>::default()
             })),
-            manner,
+            scenario,
             inbox: BytesMut::new(),
             out: Outbox::new(),
             pending: BTreeMap::new(),
@@ -172,7 +172,7 @@ impl ServerConnection {
         // Incomplete messages never complete now. A clock that has just started needs two ticks.
         self.tick(Duration::from_secs(200));
         self.tick(Duration::from_secs(400));
-        let is_held_up = self.manner.has(IDLES) || self.observed.violation.is_some();
+        let is_held_up = self.scenario.has(IDLES) || self.observed.violation.is_some();
         assert!(is_held_up || !self.session.needs_ticks(), "every clock has run out");
         self.answer_all();
         self.observed.out.extend(self.out.take());
@@ -207,8 +207,8 @@ impl ServerConnection {
                 }
             }
             self.session.assert_sound();
-            if !self.manner.has(LONG) {
-                assert_bounded(self.out.len(), self.fed);
+            if !self.scenario.has(LONG) {
+                assert_bounded_output(self.out.len(), self.fed);
             }
         }
         self.session.assert_sound();
@@ -239,7 +239,7 @@ impl ServerConnection {
             Found::Message(stream, message) => {
                 let length = message.body.len();
                 self.message(stream, message);
-                if !self.manner.has(IDLES) {
+                if !self.scenario.has(IDLES) {
                     self.session.record_consumed(stream, length, &mut self.out);
                 }
             }
@@ -257,14 +257,14 @@ impl ServerConnection {
         let Some(stream) = ticket.stream() else { return };
         self.record(format!("{stream:?} {description}"));
         self.calls += 1;
-        if self.calls == 2 && self.manner.has(DRAINS) {
+        if self.calls == 2 && self.scenario.has(DRAINS) {
             self.session.drain(&mut self.out);
         }
-        if self.calls == 1 && self.manner.has(REFUSES) {
+        if self.calls == 1 && self.scenario.has(REFUSES) {
             self.session.reject(ticket, Status::unauthenticated("not you"), &mut self.out);
             return;
         }
-        if self.manner.has(STREAMS) {
+        if self.scenario.has(STREAMS) {
             self.session.start_response(stream, self.answer_head(&head), &mut self.out);
         }
         let before = self.pending.insert(stream, PendingCall { ticket, message: Bytes::new(), ended: false });
@@ -276,7 +276,7 @@ impl ServerConnection {
         assert!(!pending.ended, "a message after the end");
         pending.message = message.body.clone();
         self.record(format!("{stream:?} {message:?}"));
-        if self.manner.has(STREAMS) {
+        if self.scenario.has(STREAMS) {
             self.session.send_message(stream, self.answer_body(message.body), &mut self.out);
         }
     }
@@ -286,7 +286,7 @@ impl ServerConnection {
         assert!(!pending.ended, "it ended twice");
         pending.ended = true;
         self.record(format!("{stream:?} ended"));
-        let held = if self.manner.has(HOLDS) { 2 } else { 0 };
+        let held = if self.scenario.has(HOLDS) { 2 } else { 0 };
         if self.pending.values().filter(|pending| pending.ended).count() > held {
             self.answer(stream);
         }
@@ -297,7 +297,7 @@ impl ServerConnection {
         if self.pending.contains_key(&stream) {
             self.record(format!("{stream:?} cancelled"));
         }
-        match self.manner.has(HOLDS) {
+        match self.scenario.has(HOLDS) {
             true => self.answer(stream),
             false => drop(self.pending.remove(&stream)),
         }
@@ -306,8 +306,8 @@ impl ServerConnection {
     fn answer(&mut self, stream: StreamId) {
         let Some(PendingCall { ticket, message, .. }) = self.pending.remove(&stream) else { return };
         let trailers: Metadata = [("trailer", "value")].into_iter().collect();
-        let result = if self.manner.has(FAILS) { Err(Status::internal("no")) } else { Ok(()) };
-        if self.manner.has(STREAMS) {
+        let result = if self.scenario.has(FAILS) { Err(Status::internal("no")) } else { Ok(()) };
+        if self.scenario.has(STREAMS) {
             return self.session.finish(ticket, result, trailers, &mut self.out);
         }
         let result = result.map(|()| self.answer_body(message));
@@ -316,13 +316,13 @@ impl ServerConnection {
     }
 
     fn answer_head(&self, head: &Head) -> Head {
-        let compresses = self.manner.has(COMPRESSES);
+        let compresses = self.scenario.has(COMPRESSES);
         let compression = if compresses { Compression::Gzip } else { Compression::None };
         Head { compression, metadata: head.metadata.clone(), ..Head::default() }
     }
 
     fn answer_body(&self, body: Bytes) -> Bytes {
-        if self.manner.has(LONG) { vec![b'.'; 40_000].into() } else { body }
+        if self.scenario.has(LONG) { vec![b'.'; 40_000].into() } else { body }
     }
 
     fn answer_all(&mut self) {
@@ -403,18 +403,18 @@ fn describe_head(call: &Call<'_>) -> String {
 /// Calls are opened as streams, and their messages follow.
 const OPENS: u8 = 1;
 /// Calls carry metadata, a credential and a timeout.
-const ADORNS: u8 = 1 << 1;
+const WITH_METADATA: u8 = 1 << 1;
 /// Every third call is cancelled at its first event.
 const CANCELS: u8 = 1 << 2;
 /// Every second call is unary if calls are opened as streams.
-const MIXES: u8 = 1 << 3;
+const MIXED: u8 = 1 << 3;
 /// Calls use gRPC-Web.
 const WEB: u8 = 1 << 4;
 
 /// A client's connection, and its calls.
 struct ClientConnection {
     session: Client,
-    manner: Manner,
+    scenario: Scenario,
     inbox: BytesMut,
     out: Outbox,
     observed: Observed,
@@ -423,18 +423,18 @@ struct ClientConnection {
 }
 
 impl ClientConnection {
-    fn new(manner: Manner) -> Self {
+    fn new(scenario: Scenario) -> Self {
         let session = Client::new(ClientConfig {
             limits: LIMITS,
             http: h2::config(),
             authority: "me".into(),
             tls: false,
-            web: manner.has(WEB),
+            web: scenario.has(WEB),
             framing: None,
             credential: None,
         });
         let (inbox, out, observed) = (BytesMut::new(), Outbox::new(), Observed::default());
-        let mut asking = Self { session, manner, inbox, out, observed, waiting: BTreeSet::new(), calls: 0 };
+        let mut asking = Self { session, scenario, inbox, out, observed, waiting: BTreeSet::new(), calls: 0 };
         asking.session.heartbeat(&mut asking.out);
         (0..4).for_each(|_| asking.call());
         asking
@@ -483,10 +483,10 @@ impl ClientConnection {
             }
             ClientEvent::Message(id, message) => {
                 self.assert_waits(id);
-                if !self.manner.has(IDLES) {
+                if !self.scenario.has(IDLES) {
                     self.session.record_consumed(id, message.body.len(), &mut self.out);
                 }
-                if id.0.is_multiple_of(3) && self.manner.has(CANCELS) {
+                if id.0.is_multiple_of(3) && self.scenario.has(CANCELS) {
                     self.session.cancel(id, &mut self.out);
                     self.waiting.remove(&id);
                 }
@@ -511,16 +511,16 @@ impl ClientConnection {
         let id = CallId(self.calls);
         self.calls += 1;
         let mut call = Call::new("example.EchoService", "Echo", Format::Protobuf, Bytes::new());
-        if self.manner.has(COMPRESSES) {
+        if self.scenario.has(COMPRESSES) {
             call.head.compression = Compression::Gzip;
         }
-        if self.manner.has(ADORNS) {
+        if self.scenario.has(WITH_METADATA) {
             call.head.metadata.insert("key", "value");
             call.head.metadata.insert("key-bin", &[0, 1, 2][..]);
             call.credential = Credential::Call(Some(Bytes::from_static(b"it is me")));
             call.timeout = Some(Duration::from_millis(500));
         }
-        let opens = self.manner.has(OPENS) && !(self.manner.has(MIXES) && id.0.is_multiple_of(2));
+        let opens = self.scenario.has(OPENS) && !(self.scenario.has(MIXED) && id.0.is_multiple_of(2));
         // The server may accept no more calls.
         let sent = match opens {
             true => self.session.open(id, call, &mut self.out),
@@ -536,7 +536,7 @@ impl ClientConnection {
     }
 
     fn body(&self) -> Bytes {
-        let length = if self.manner.has(LONG) { 40_000 } else { 100 };
+        let length = if self.scenario.has(LONG) { 40_000 } else { 100 };
         vec![b'.'; length].into()
     }
 

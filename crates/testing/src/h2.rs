@@ -8,7 +8,7 @@ use polyrpc_wire::http::h2::hpack::encode_stateless;
 use polyrpc_wire::http::h2::{Config, Connection, ErrorCode, Event};
 
 use super::frames::{GOAWAY, WINDOW_UPDATE};
-use super::{Manner, frames};
+use super::{Scenario, frames};
 
 /// Frames for a [`Connection`]: of a client, or of a server with its preface.
 ///
@@ -17,11 +17,11 @@ use super::{Manner, frames};
 /// If the connection produces other events for another split of the same bytes, exceeds its limits, or sends what it
 /// must not.
 pub fn h2_frames(input: &[u8]) {
-    let Some((manner, bytes)) = Manner::read(input) else { return };
-    let whole = Driver::new(manner).feed(&[bytes]);
-    assert_same(&Driver::new(manner).feed(&manner.cut(bytes)), &whole);
-    assert_same(&Driver::new(manner).feed(&bytes.chunks(1).collect::<Vec<_>>()), &whole);
-    match manner.has(CLIENT) {
+    let Some((scenario, bytes)) = Scenario::read(input) else { return };
+    let whole = Driver::new(scenario).feed(&[bytes]);
+    assert_same(&Driver::new(scenario).feed(&scenario.cut(bytes)), &whole);
+    assert_same(&Driver::new(scenario).feed(&bytes.chunks(1).collect::<Vec<_>>()), &whole);
+    match scenario.has(CLIENT) {
         true => frames::assert_client_sent(&whole.out, &frames::split(bytes).0),
         false => frames::assert_server_sent(&whole.out, &frames::split_client(bytes)),
     }
@@ -38,7 +38,7 @@ const IDLES: u8 = 1 << 3;
 /// Sent data exceeds the initial windows.
 const LONG: u8 = 1 << 4;
 /// GOAWAY is sent at the second message.
-const LEAVES: u8 = 1 << 5;
+const GOES_AWAY: u8 = 1 << 5;
 
 /// Small limits, so that the inputs of a fuzzer reach them.
 pub(super) fn config() -> Arc<Config> {
@@ -97,7 +97,7 @@ fn without_grants(out: &[u8]) -> Vec<frames::Frame<'_>> {
 /// A connection and its user.
 struct Driver {
     connection: Connection,
-    manner: Manner,
+    scenario: Scenario,
     inbox: BytesMut,
     out: Outbox,
     observed: Observed,
@@ -105,16 +105,16 @@ struct Driver {
 }
 
 impl Driver {
-    fn new(manner: Manner) -> Self {
-        let connection = match manner.has(CLIENT) {
+    fn new(scenario: Scenario) -> Self {
+        let connection = match scenario.has(CLIENT) {
             true => Connection::client(config()),
             false => Connection::server(config()),
         };
         let (inbox, out, observed) = (BytesMut::new(), Outbox::new(), Observed::default());
-        let mut spoken = Self { connection, manner, inbox, out, observed, messages: 0 };
-        if manner.has(CLIENT) {
+        let mut spoken = Self { connection, scenario, inbox, out, observed, messages: 0 };
+        if scenario.has(CLIENT) {
             spoken.connection.ping(&mut spoken.out);
-            (0..4).for_each(|_| spoken.ask());
+            (0..4).for_each(|_| spoken.send_request());
         }
         spoken
     }
@@ -138,15 +138,15 @@ impl Driver {
             self.connection.assert_sound();
             match found {
                 Ok(Some(event)) => self.handle(event),
-                Ok(None) => return self.assert_modest(),
+                Ok(None) => return self.assert_bounded_input(),
                 Err(violation) => return self.observed.violation = Some(violation),
             }
             self.connection.assert_sound();
         }
     }
 
-    /// A waiting connection has less than a frame, and needs no more than one.
-    fn assert_modest(&self) {
+    /// Asserts that a connection that waits for input buffers less than one frame, and needs at most one.
+    fn assert_bounded_input(&self) {
         const FRAME: usize = 9 + 16_384;
         let (wanted, waiting) = (self.connection.bytes_needed(), self.inbox.len());
         assert!(wanted <= FRAME, "wants {wanted} bytes");
@@ -178,7 +178,7 @@ impl Driver {
     }
 
     fn handle_head(&mut self, stream: u32, end: bool) {
-        if self.manner.has(EARLY) {
+        if self.scenario.has(EARLY) {
             self.answer(stream);
         }
         if end {
@@ -189,10 +189,10 @@ impl Driver {
     fn handle_data(&mut self, stream: u32, bytes: Bytes, end: bool) {
         let length = bytes.len();
         // After the response the rest is not reported, unless it had arrived already.
-        if !self.manner.has(EARLY) {
+        if !self.scenario.has(EARLY) {
             self.record(&Event::Data { stream, bytes, end });
         }
-        if !self.manner.has(IDLES) {
+        if !self.scenario.has(IDLES) {
             self.connection.record_consumed(stream, length, &mut self.out);
         }
         if end {
@@ -201,22 +201,22 @@ impl Driver {
     }
 
     fn handle_end(&mut self, stream: u32) {
-        match self.manner.has(CLIENT) {
-            true => self.ask(),
-            false if !self.manner.has(EARLY) => self.answer(stream),
+        match self.scenario.has(CLIENT) {
+            true => self.send_request(),
+            false if !self.scenario.has(EARLY) => self.answer(stream),
             false => {}
         }
     }
 
     fn answer(&mut self, stream: u32) {
         self.messages += 1;
-        if self.messages == 2 && self.manner.has(LEAVES) {
+        if self.messages == 2 && self.scenario.has(GOES_AWAY) {
             self.connection.start_graceful_shutdown(&mut self.out);
         }
-        if self.messages.is_multiple_of(3) && self.manner.has(RESETS) {
+        if self.messages.is_multiple_of(3) && self.scenario.has(RESETS) {
             return self.connection.reset(stream, ErrorCode::CANCEL, &mut self.out);
         }
-        if self.manner.has(CLIENT) {
+        if self.scenario.has(CLIENT) {
             return self.send(stream, true);
         }
         self.connection.headers(stream, b"\x88", false, &mut self.out);
@@ -226,7 +226,7 @@ impl Driver {
         self.connection.trailers(stream, &trailers, &mut self.out);
     }
 
-    fn ask(&mut self) {
+    fn send_request(&mut self) {
         if !self.connection.may_open() || self.messages == 32 {
             return;
         }
@@ -244,13 +244,13 @@ impl Driver {
             );
         }
         let stream = self.connection.open(&block, false, &mut self.out);
-        if !self.manner.has(EARLY) {
+        if !self.scenario.has(EARLY) {
             self.send(stream, true);
         }
     }
 
     fn send(&mut self, stream: u32, end: bool) {
-        let length = if self.manner.has(LONG) { 40_000 } else { 10 };
+        let length = if self.scenario.has(LONG) { 40_000 } else { 10 };
         self.connection.data(stream, b"five!", Bytes::from(vec![b'.'; length]), end, &mut self.out);
     }
 

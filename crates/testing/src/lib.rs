@@ -111,21 +111,21 @@ const MAX_WAITING: usize = 4 << 10;
 
 /// Maximum number of output bytes per input byte. The worst case is a JSON-RPC batch of one-digit entries:
 /// each takes two bytes and is rejected in a hundred.
-const MAX_ANSWERED: usize = 64;
+const MAX_AMPLIFICATION: usize = 64;
 
 /// Output independent of the input: a client's requests, a server's pushes.
-const UNASKED: usize = 16 << 10;
+const MAX_UNSOLICITED: usize = 16 << 10;
 
 /// How a session is driven, selected by the first two bytes of an input.
 ///
 /// The first is the seed of the split into chunks, the bits of the second select what happens meanwhile.
 #[derive(Clone, Copy, Debug)]
-struct Manner {
+struct Scenario {
     seed: u8,
     bits: u8,
 }
 
-impl Manner {
+impl Scenario {
     fn read(input: &[u8]) -> Option<(Self, &[u8])> {
         let (&[seed, bits], rest) = input.split_first_chunk()?;
         Some((Self { seed, bits }, rest))
@@ -152,7 +152,7 @@ impl Manner {
 
 /// Asserts the invariants of a session that waits for more bytes: it needs no more than its limit
 /// allows, more than it has, and does not accumulate more.
-fn assert_modest(wanted: usize, waiting: usize) {
+fn assert_bounded_input(wanted: usize, waiting: usize) {
     const LARGEST_HEADER: usize = 32;
     assert!(wanted <= LIMITS.message + LARGEST_HEADER, "wants {wanted} bytes");
     assert!(wanted == 0 || wanted > waiting, "wants {wanted} bytes and has {waiting}");
@@ -160,7 +160,7 @@ fn assert_modest(wanted: usize, waiting: usize) {
 }
 
 /// Asserts that the output is within what `taken` input bytes may cause.
-fn assert_bounded(out: usize, taken: usize) {
-    let most = MAX_ANSWERED * taken + UNASKED;
-    assert!(out <= most, "{out} bytes went out for {taken} that came in");
+fn assert_bounded_output(out: usize, taken: usize) {
+    let max = MAX_AMPLIFICATION * taken + MAX_UNSOLICITED;
+    assert!(out <= max, "{out} bytes went out for {taken} that came in");
 }

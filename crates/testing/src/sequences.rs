@@ -10,7 +10,7 @@ use polyrpc_core::{Call, CallId, Format, Json, Outbox};
 use polyrpc_wire::{Protocol, baidu_std, fb_rpc, http, net_rpc, rest_rpc, rpcx};
 
 use super::server::{self, events};
-use super::{LIMITS, Manner};
+use super::{LIMITS, Scenario};
 
 /// A protocol, how the session is driven, the lengths of the calls' messages, and what is damaged.
 ///
@@ -68,25 +68,25 @@ fn damage<C: Client, S: Server>(
     format: Format,
     input: &[u8],
 ) {
-    let Some((manner, [count, plan @ ..])) = Manner::read(input) else { return };
-    let calls = FEWEST + usize::from(*count) % (MOST - FEWEST + 1);
+    let Some((scenario, [count, plan @ ..])) = Scenario::read(input) else { return };
+    let calls = MIN_CALLS + usize::from(*count) % (MAX_CALLS - MIN_CALLS + 1);
     let Some((lengths, damages)) = plan.split_at_checked(calls) else { return };
     let sequence = sequence(client, format, lengths);
-    let whole = events(new(), manner, &sequence.bytes);
+    let whole = events(new(), scenario, &sequence.bytes);
     assert!(whole.violation.is_none(), "the undamaged sequence is rejected: {:?}", whole.violation);
 
     let Some((damaged, first)) = sequence.apply_damages(damages) else { return };
-    server::drive(&new, own, manner, &damaged);
+    server::drive(&new, own, scenario, &damaged);
     // Nothing that arrives later changes what a session has reported.
-    let before = events(new(), manner, &damaged[..first]).calls;
-    let after = events(new(), manner, &damaged).calls;
+    let before = events(new(), scenario, &damaged[..first]).calls;
+    let after = events(new(), scenario, &damaged).calls;
     assert!(after.starts_with(&before), "{before:?} before the damage, {after:?} with it");
     assert!(whole.calls.starts_with(&before), "{before:?} before the damage, {:?} without it", whole.calls);
 }
 
 /// Numbers of calls of a sequence.
-const FEWEST: usize = 3;
-const MOST: usize = 10;
+const MIN_CALLS: usize = 3;
+const MAX_CALLS: usize = 10;
 
 struct Sequence {
     bytes: Vec<u8>,

@@ -11,7 +11,7 @@ use polyrpc_wire::Protocol;
 use polyrpc_wire::rest_rpc::Version;
 use polyrpc_wire::{baidu_std, fb_rpc, http, http_server, net_rpc, rest_rpc, rpcx, sniff};
 
-use super::{LIMITS, Manner, STREAMS, assert_bounded, assert_modest};
+use super::{LIMITS, STREAMS, Scenario, assert_bounded_input, assert_bounded_output};
 
 /// Bytes for [`baidu_std::Server`].
 pub fn baidu_std_server(input: &[u8]) {
@@ -49,17 +49,17 @@ pub fn http_server(input: &[u8]) {
 
 /// A JSON-RPC body for [`http_server::h1::Server`].
 pub fn json_rpc(input: &[u8]) {
-    let Some((manner, body)) = input.split_first_chunk::<2>() else { return };
+    let Some((scenario, body)) = input.split_first_chunk::<2>() else { return };
     let head = format!(
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json-rpc\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
-    http_server(&[manner, head.as_bytes(), body].concat());
+    http_server(&[scenario, head.as_bytes(), body].concat());
 }
 
 /// A Connect body or query for [`http_server::h1::Server`], after a byte that selects the kind.
 pub fn connect_server(input: &[u8]) {
-    let Some((manner, [choice, rest @ ..])) = input.split_first_chunk::<2>() else { return };
+    let Some((scenario, [choice, rest @ ..])) = input.split_first_chunk::<2>() else { return };
     let length = rest.len();
     let (head, body) = match choice % 4 {
         0 => (post("application/connect+proto", length), rest),
@@ -67,7 +67,7 @@ pub fn connect_server(input: &[u8]) {
         2 => (post("application/json\r\nAccept: application/x-ndjson", length), rest),
         _ => (get(rest), &[][..]),
     };
-    serve(connect, None, &[manner, &head[..], body].concat());
+    serve(connect, None, &[scenario, &head[..], body].concat());
 }
 
 fn post(fields: &str, length: usize) -> Vec<u8> {
@@ -144,14 +144,19 @@ const HOLDS: u8 = 7 << 4;
 /// Asserts that a server produces the same events for `input` unsplit and split, and that what it leaves to
 /// another protocol is not of its `own`.
 fn serve<S: Server>(new: impl Fn() -> S, own: Option<Protocol>, input: &[u8]) {
-    let Some((manner, bytes)) = Manner::read(input) else { return };
-    drive(&new, own, manner, bytes);
+    let Some((scenario, bytes)) = Scenario::read(input) else { return };
+    drive(&new, own, scenario, bytes);
 }
 
-/// Does the same in this manner.
-pub(super) fn drive<S: Server>(new: &impl Fn() -> S, own: Option<Protocol>, manner: Manner, bytes: &[u8]) {
-    let whole = Connection::new(new(), manner).feed(&[bytes]);
-    let cut = Connection::new(new(), manner).feed(&manner.cut(bytes));
+/// Like `serve`, with the given scenario.
+pub(super) fn drive<S: Server>(
+    new: &impl Fn() -> S,
+    own: Option<Protocol>,
+    scenario: Scenario,
+    bytes: &[u8],
+) {
+    let whole = Connection::new(new(), scenario).feed(&[bytes]);
+    let cut = Connection::new(new(), scenario).feed(&scenario.cut(bytes));
     assert_eq!(cut, whole);
     if let (true, Some(own), Some(rest)) = (whole.0.foreign, own, bytes.get(whole.1..)) {
         assert_ne!(
@@ -163,8 +168,8 @@ pub(super) fn drive<S: Server>(new: &impl Fn() -> S, own: Option<Protocol>, mann
 }
 
 /// The events of a session for some bytes.
-pub(super) fn events<S: Server>(session: S, manner: Manner, bytes: &[u8]) -> RecordedEvents {
-    Connection::new(session, manner).feed(&[bytes]).0
+pub(super) fn events<S: Server>(session: S, scenario: Scenario, bytes: &[u8]) -> RecordedEvents {
+    Connection::new(session, scenario).feed(&[bytes]).0
 }
 
 /// The events of a session for some bytes, and the number of consumed bytes.
@@ -172,7 +177,7 @@ type ServerRun = (RecordedEvents, usize);
 
 struct Connection<S: Server> {
     session: S,
-    manner: Manner,
+    scenario: Scenario,
     inbox: BytesMut,
     out: Outbox,
     owed: Vec<(S::Ticket, Reply)>,
@@ -185,10 +190,10 @@ struct Connection<S: Server> {
 }
 
 impl<S: Server> Connection<S> {
-    fn new(session: S, manner: Manner) -> Self {
+    fn new(session: S, scenario: Scenario) -> Self {
         Self {
             session,
-            manner,
+            scenario,
             inbox: BytesMut::new(),
             out: Outbox::new(),
             owed: Vec::new(),
@@ -209,7 +214,7 @@ impl<S: Server> Connection<S> {
             }
         }
         while !self.owed.is_empty() {
-            self.answer_down_to(0);
+            self.answer_until(0);
             self.pull();
         }
         let taken = if self.is_violated() { 0 } else { self.fed - self.inbox.len() };
@@ -223,7 +228,7 @@ impl<S: Server> Connection<S> {
                 Ok(Some(ServerEvent::Call(call, ticket))) => {
                     let call = Call { authenticated: false, ..call };
                     self.observed.calls.push(describe_call(&call));
-                    let reply = reply(&call, self.manner);
+                    let reply = reply(&call, self.scenario);
                     self.handle(ticket, reply);
                 }
                 Ok(Some(ServerEvent::Open(call, ticket, stream))) => {
@@ -252,35 +257,35 @@ impl<S: Server> Connection<S> {
                 Ok(None) => {
                     // Delayed responses may block the session.
                     if self.owed.is_empty() {
-                        assert_modest(self.session.bytes_needed(), self.inbox.len());
+                        assert_bounded_input(self.session.bytes_needed(), self.inbox.len());
                     }
                     break;
                 }
             }
-            assert_bounded(self.out.len(), self.fed);
+            assert_bounded_output(self.out.len(), self.fed);
         }
     }
 
     /// Nothing here may depend on how the bytes were split, only on earlier events of the session.
     fn handle(&mut self, ticket: S::Ticket, reply: Reply) {
         let number = self.observed.calls.len();
-        if number == 1 && self.manner.has(REFUSES) {
+        if number == 1 && self.scenario.has(REFUSES) {
             self.refused = self.session.reject(ticket, Status::unauthenticated("not you"), &mut self.out);
-        } else if self.manner.has(ACCEPTS) && ticket.offered_streams().is_some() {
+        } else if self.scenario.has(ACCEPTS) && ticket.offered_streams().is_some() {
             self.accept(ticket, reply);
         } else {
             self.owed.push((ticket, reply));
         }
-        if number == 2 && self.manner.has(DRAINS) {
+        if number == 2 && self.scenario.has(DRAINS) {
             self.session.drain(&mut self.out);
         }
-        if number.is_multiple_of(4) && self.manner.has(PUSHES) {
+        if number.is_multiple_of(4) && self.scenario.has(PUSHES) {
             // Most protocols cannot push.
             if let Some(pushing) = self.session.pushing() {
                 let _ = pushing.push(push(), &mut self.out);
             }
         }
-        self.answer_down_to(usize::from((self.manner.bits & HOLDS) >> 4));
+        self.answer_until(usize::from((self.scenario.bits & HOLDS) >> 4));
     }
 
     fn accept(&mut self, mut ticket: S::Ticket, reply: Reply) {
@@ -307,12 +312,12 @@ impl<S: Server> Connection<S> {
         streaming.finish(ticket, Ok(()), Metadata::new(), &mut self.out);
     }
 
-    fn answer_down_to(&mut self, held: usize) {
+    fn answer_until(&mut self, held: usize) {
         while self.owed.len() > held {
             let Some((ticket, reply)) = self.owed.pop() else { break };
             self.session.reply(ticket, reply, &mut self.out);
         }
-        assert_bounded(self.out.len(), self.fed);
+        assert_bounded_output(self.out.len(), self.fed);
     }
 
     fn is_violated(&self) -> bool {
@@ -325,8 +330,8 @@ impl<S: Server> Connection<S> {
 }
 
 /// The response that echoes a call, or rejects it.
-fn reply(call: &Call<'_>, manner: Manner) -> Reply {
-    let result = match (&call.malformed, manner.has(FAILS)) {
+fn reply(call: &Call<'_>, scenario: Scenario) -> Reply {
+    let result = match (&call.malformed, scenario.has(FAILS)) {
         (Some(malformed), _) => Err(malformed.clone()),
         (None, true) => Err(Status::internal("no").with_number(4321)),
         (None, false) => Ok(call.body.clone()),

@@ -18,7 +18,7 @@ pub fn sniff(input: &[u8]) {
         .map(|(_, protocol)| protocol)
         .collect();
     let mut before = Detection::NeedMore;
-    for end in 0..=start.len().min(ENOUGH) {
+    for end in 0..=start.len().min(MAX_PREFIX) {
         let (seen, _) = start.split_at(end);
         let now = guess(seen, &allowed);
         assert!(before == Detection::NeedMore || now == before, "{before:?} became {now:?}");
@@ -29,11 +29,11 @@ pub fn sniff(input: &[u8]) {
         }
         before = now;
     }
-    assert!(before != Detection::NeedMore || start.len() < ENOUGH, "{ENOUGH} bytes are enough");
+    assert!(before != Detection::NeedMore || start.len() < MAX_PREFIX, "{MAX_PREFIX} bytes are enough");
 }
 
 /// Length of the longest prefix needed for detection: the header of rest_rpc v0.21.
-const ENOUGH: usize = 32;
+const MAX_PREFIX: usize = 32;
 
 /// Asserts that a session accepts the bytes that it was detected by: otherwise a server would switch forever.
 fn assert_is_not_foreign(protocol: Protocol, start: &[u8]) {

@@ -37,7 +37,7 @@ pub fn transcode_protobuf(input: &[u8]) {
     let Some((message, bytes)) = message(input) else { return };
     for format in FORMATS {
         if let Ok(written) = from_protobuf(&message, format, bytes) {
-            assert_is_settled(&message, format, &written);
+            assert_round_trips(&message, format, &written);
         }
     }
 }
@@ -55,10 +55,10 @@ const FORMATS: [Format; 6] = [
 fn read(format: Format, input: &[u8]) {
     let Some((message, bytes)) = message(input) else { return };
     let Ok(protobuf) = to_protobuf(&message, format, bytes) else { return };
-    let most = 16 * bytes.len() + 64;
-    assert!(protobuf.len() <= most, "{} bytes became {}", bytes.len(), protobuf.len());
+    let max = 16 * bytes.len() + 64;
+    assert!(protobuf.len() <= max, "{} bytes became {}", bytes.len(), protobuf.len());
     let written = from_protobuf(&message, format, &protobuf).expect("what was read can be written");
-    assert_is_settled(&message, format, &written);
+    assert_round_trips(&message, format, &written);
 }
 
 /// Asserts that encoded messages are decoded, and encoded to the same bytes.
@@ -69,7 +69,7 @@ fn read(format: Format, input: &[u8]) {
 /// * ProtoJSON has one null for whatever number a `NullValue` has (protobuf-go
 ///   `encoding/protojson/encode.go`, `marshalSingular`), to be read as the zero that is not written;
 /// * MessagePack's floats of 32 bits are read as 64, which makes a signalling NaN a quiet one.
-fn assert_is_settled(message: &Message, format: Format, written: &[u8]) {
+fn assert_round_trips(message: &Message, format: Format, written: &[u8]) {
     let Some(again) = rewrite(message, format, written) else { return };
     let loses =
         matches!(format, Format::Json(Json::Brpc | Json::BrpcLenient | Json::Proto3) | Format::MessagePack);

@@ -54,7 +54,7 @@ fn collect_undeclared(
 ) -> Option<()> {
     let depth = depth.checked_sub(1)?;
     let mut reader = Reader::new(bytes);
-    while !reader.is_empty() && found.len() < MOST {
+    while !reader.is_empty() && found.len() < MAX_NAMES {
         let (number, wire) = reader.tag()?;
         match (message.field(number), wire) {
             (Some(field), WireType::Bytes) => {
@@ -80,7 +80,7 @@ fn collect_undeclared(
 const DEPTH: usize = 100;
 
 /// Number of undeclared fields that are worth reading.
-const MOST: usize = 8;
+const MAX_NAMES: usize = 8;
 
 /// The JSON dialect of users: that of protobuf's documentation.
 const FOR_USERS: Format = Format::Json(Json::Proto3);

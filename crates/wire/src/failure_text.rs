@@ -7,14 +7,14 @@ use std::borrow::Cow;
 /// that.
 #[cold]
 pub(crate) fn shorten(text: &str) -> Cow<'_, str> {
-    if text.len() <= LONGEST {
+    if text.len() <= MAX_LEN {
         return text.into();
     }
-    format!("{}{MARK}", &text[..text.floor_char_boundary(LONGEST - MARK.len())]).into()
+    format!("{}{TRUNCATION_MARK}", &text[..text.floor_char_boundary(MAX_LEN - TRUNCATION_MARK.len())]).into()
 }
 
-const LONGEST: usize = 16 << 10;
-const MARK: &str = "… (shortened)";
+const MAX_LEN: usize = 16 << 10;
+const TRUNCATION_MARK: &str = "… (shortened)";
 
 #[cfg(test)]
 mod tests {
@@ -22,11 +22,11 @@ mod tests {
 
     #[test]
     fn only_a_long_text_is_shortened_at_a_character() {
-        let fits = "é".repeat(LONGEST / 2);
+        let fits = "é".repeat(MAX_LEN / 2);
         assert_eq!(shorten(&fits), fits);
         let long = format!("x{fits}");
         let text = shorten(&long);
-        assert!(text.len() <= LONGEST && text.len() > LONGEST - 4, "{}", text.len());
-        assert!(text.starts_with("xé") && text.ends_with(&format!("é{MARK}")));
+        assert!(text.len() <= MAX_LEN && text.len() > MAX_LEN - 4, "{}", text.len());
+        assert!(text.starts_with("xé") && text.ends_with(&format!("é{TRUNCATION_MARK}")));
     }
 }

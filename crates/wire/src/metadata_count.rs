@@ -9,22 +9,22 @@ use crate::oversized::too_long;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooManyEntries {
     count: usize,
-    most: usize,
+    max: usize,
 }
 
-/// Checks that a message to be sent has at most `most` entries.
+/// Checks that a message to be sent has at most `max` entries.
 #[inline]
-pub(crate) fn check(count: usize, most: usize) -> Result<(), TooManyEntries> {
-    if count <= most { Ok(()) } else { Err(TooManyEntries { count, most }) }
+pub(crate) fn check(count: usize, max: usize) -> Result<(), TooManyEntries> {
+    if count <= max { Ok(()) } else { Err(TooManyEntries { count, max }) }
 }
 
 impl TooManyEntries {
     /// Converts to the failure of an outgoing call that is not sent.
     #[cold]
     pub(crate) fn into_refusal(self) -> Status {
-        let Self { count, most } = self;
+        let Self { count, max } = self;
         Status::resource_exhausted(format!(
-            "a message has at most {most} entries of metadata, this one has {count}; nothing was sent, and retrying does \
+            "a message has at most {max} entries of metadata, this one has {count}; nothing was sent, and retrying does \
              not help"
         ))
         .with_fault(Fault::Caller)
@@ -34,18 +34,18 @@ impl TooManyEntries {
     /// Converts to the failure of a call whose handler returned the entries.
     #[cold]
     pub(crate) fn into_failure(self) -> Status {
-        let Self { count, most } = self;
+        let Self { count, max } = self;
         Status::internal(format!(
-            "the response cannot be sent: it has {count} entries of metadata where {most} are allowed"
+            "the response cannot be sent: it has {count} entries of metadata where {max} are allowed"
         ))
         .with_fault(Fault::Us)
         .with_retry(Retry::Never)
     }
 }
 
-/// Returns the failure of a call whose response has more than `most` entries. The call was processed, and would be
+/// Returns the failure of a call whose response has more than `max` entries. The call was processed, and would be
 /// answered so again.
 #[cold]
-pub(crate) fn too_many_in_response(most: usize) -> Status {
-    too_long(format!("the response has more than the {most} entries of metadata that are allowed"))
+pub(crate) fn too_many_in_response(max: usize) -> Status {
+    too_long(format!("the response has more than the {max} entries of metadata that are allowed"))
 }

@@ -125,7 +125,7 @@ fn every_queued_connection_gets_its_turn() {
             .map(|(flooder, demand)| {
                 let (queue, flooder) = (queue.clone(), flooder.clone());
                 thread::spawn(move || {
-                    queue.wait(&flooder, demand);
+                    queue.enqueue(&flooder, demand);
                     while flooder.turns.load(Ordering::SeqCst) == 0 {
                         thread::yield_now();
                     }

@@ -80,28 +80,28 @@ impl Axis {
         ((value - low) / (high - low)).clamp(0.0, 1.0)
     }
 
-    /// Values with their labels, in ascending order, at most about `most`.
-    pub(super) fn ticks(&self, most: usize) -> Vec<(f64, String)> {
+    /// Values with their labels, in ascending order, at most about `max_ticks`.
+    pub(super) fn ticks(&self, max_ticks: usize) -> Vec<(f64, String)> {
         let values = match self.kind {
-            Kind::Linear => self.linear_ticks(most),
-            Kind::Log if self.unit == Unit::Ratio => self.ratio_ticks(most),
-            Kind::Log => self.log_ticks(most),
+            Kind::Linear => self.linear_ticks(max_ticks),
+            Kind::Log if self.unit == Unit::Ratio => self.ratio_ticks(max_ticks),
+            Kind::Log => self.log_ticks(max_ticks),
             Kind::Nines => self.quantile_ticks(),
         };
         values.into_iter().map(|value| (value, self.label(value))).collect()
     }
 
-    fn linear_ticks(&self, most: usize) -> Vec<f64> {
-        let step = step(self.high - self.low, most as f64);
+    fn linear_ticks(&self, max_ticks: usize) -> Vec<f64> {
+        let step = step(self.high - self.low, max_ticks as f64);
         let first = (self.low / step - 1e-9).ceil() as i64;
         let last = (self.high / step + 1e-9).floor() as i64;
-        (first..=last).take(2 * most + 2).map(|count| count as f64 * step).collect()
+        (first..=last).take(2 * max_ticks + 2).map(|count| count as f64 * step).collect()
     }
 
-    fn log_ticks(&self, most: usize) -> Vec<f64> {
+    fn log_ticks(&self, max_ticks: usize) -> Vec<f64> {
         let all: Vec<_> =
             steps_of_log().filter(|step| (self.low * 0.999..=self.high * 1.001).contains(step)).collect();
-        if all.len() <= most {
+        if all.len() <= max_ticks {
             return all;
         }
         let is_decade = |value: &f64| (value.log10() - value.log10().round()).abs() < 1e-9;
@@ -109,15 +109,15 @@ impl Axis {
         if decades.len() < 2 {
             return [all.first(), all.last()].into_iter().flatten().copied().collect();
         }
-        decades.iter().copied().step_by(decades.len().div_ceil(most)).collect()
+        decades.iter().copied().step_by(decades.len().div_ceil(max_ticks)).collect()
     }
 
-    fn ratio_ticks(&self, most: usize) -> Vec<f64> {
+    fn ratio_ticks(&self, max_ticks: usize) -> Vec<f64> {
         // One part more than ticks: 1 is one of them, so that the ends may lie between two.
-        let step = step(self.high - self.low, most as f64 + 1.0);
+        let step = step(self.high - self.low, max_ticks as f64 + 1.0);
         let first = ((self.low - 1.0) / step).ceil() as i64;
         let last = ((self.high - 1.0) / step).floor() as i64;
-        (first..=last).take(2 * most + 2).map(|count| 1.0 + count as f64 * step).collect()
+        (first..=last).take(2 * max_ticks + 2).map(|count| 1.0 + count as f64 * step).collect()
     }
 
     fn quantile_ticks(&self) -> Vec<f64> {
@@ -203,8 +203,8 @@ fn format_decimal(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn labels(axis: &Axis, most: usize) -> Vec<String> {
-        axis.ticks(most).into_iter().map(|(_, label)| label).collect()
+    fn labels(axis: &Axis, max_ticks: usize) -> Vec<String> {
+        axis.ticks(max_ticks).into_iter().map(|(_, label)| label).collect()
     }
 
     #[test]

@@ -4,20 +4,20 @@ use crate::error::Position;
 
 #[derive(Debug, Default)]
 pub(super) struct Declared {
-    pub(super) includes: Vec<Spot<String>>,
+    pub(super) includes: Vec<Located<String>>,
     pub(super) attributes: Vec<String>,
     pub(super) objects: Vec<Object>,
     pub(super) enums: Vec<EnumDecl>,
     pub(super) services: Vec<ServiceDecl>,
     /// `root_type`, with the namespace of the declaration.
-    pub(super) root: Option<(Spot<String>, String)>,
-    pub(super) identifier: Option<Spot<String>>,
+    pub(super) root: Option<(Located<String>, String)>,
+    pub(super) identifier: Option<Located<String>>,
     pub(super) extension: Option<String>,
 }
 
 /// Value with its position.
 #[derive(Debug, Clone)]
-pub(super) struct Spot<T> {
+pub(super) struct Located<T> {
     pub(super) value: T,
     pub(super) at: Position,
 }
@@ -26,14 +26,14 @@ pub(super) struct Spot<T> {
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) docs: Vec<String>,
-    pub(super) name: Spot<String>,
+    pub(super) name: Located<String>,
     pub(super) namespace: String,
     pub(super) attributes: Vec<Attribute>,
 }
 
 #[derive(Debug)]
 pub(super) struct Attribute {
-    pub(super) name: Spot<String>,
+    pub(super) name: Located<String>,
     pub(super) value: Option<Literal>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Object {
 #[derive(Debug)]
 pub(super) struct FieldDecl {
     pub(super) docs: Vec<String>,
-    pub(super) name: Spot<String>,
+    pub(super) name: Located<String>,
     pub(super) ty: TypeDecl,
     pub(super) default: Option<Literal>,
     pub(super) attributes: Vec<Attribute>,
@@ -64,7 +64,7 @@ pub(super) struct TypeDecl {
 pub(super) enum TypeKind {
     Named(String),
     Vector(Box<TypeDecl>),
-    Array(Box<TypeDecl>, Spot<Value>),
+    Array(Box<TypeDecl>, Located<Value>),
 }
 
 /// An enum or a union.
@@ -80,7 +80,7 @@ pub(super) struct EnumDecl {
 pub(super) struct ValueDecl {
     pub(super) docs: Vec<String>,
     /// Contains dots if a union names a type of another namespace.
-    pub(super) name: Spot<String>,
+    pub(super) name: Located<String>,
     pub(super) ty: Option<TypeDecl>,
     pub(super) value: Option<Literal>,
 }
@@ -94,13 +94,13 @@ pub(super) struct ServiceDecl {
 #[derive(Debug)]
 pub(super) struct MethodDecl {
     pub(super) docs: Vec<String>,
-    pub(super) name: Spot<String>,
-    pub(super) request: Spot<String>,
-    pub(super) response: Spot<String>,
+    pub(super) name: Located<String>,
+    pub(super) request: Located<String>,
+    pub(super) response: Located<String>,
     pub(super) attributes: Vec<Attribute>,
 }
 
-pub(super) type Literal = Spot<Value>;
+pub(super) type Literal = Located<Value>;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {

@@ -17,7 +17,7 @@ pub(super) enum Kind {
     /// Digits with all characters that a number may contain, except its sign.
     Number(String),
     Text(String),
-    Mark(char),
+    Symbol(char),
     End,
 }
 
@@ -27,7 +27,7 @@ impl Kind {
         match self {
             Self::Word(word) | Self::Number(word) => format!("`{word}`"),
             Self::Text(text) => format!("{text:?}"),
-            Self::Mark(mark) => format!("`{mark}`"),
+            Self::Symbol(symbol) => format!("`{symbol}`"),
             Self::End => "the end of the file".to_owned(),
         }
     }
@@ -35,13 +35,13 @@ impl Kind {
 
 /// Error: malformed token.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(super) struct SyntaxError {
     pub(super) at: Position,
     pub(super) reason: String,
 }
 
 /// Returns all tokens of a file, the last of which is [`Kind::End`].
-pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Wrong> {
+pub(super) fn tokens(text: &str) -> Result<Vec<Token>, SyntaxError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lexer = Lexer { rest: text, at: Position { line: 1, column: 1 }, docs: Vec::new() };
     let mut tokens = Vec::new();
@@ -62,7 +62,7 @@ struct Lexer<'s> {
 }
 
 impl Lexer<'_> {
-    fn token(&mut self) -> Result<Token, Wrong> {
+    fn token(&mut self) -> Result<Token, SyntaxError> {
         self.skip()?;
         let (at, docs) = (self.at, std::mem::take(&mut self.docs));
         let Some(first) = self.rest.chars().next() else {
@@ -75,15 +75,15 @@ impl Lexer<'_> {
             '"' | '\'' => Kind::Text(self.text(first)?),
             '{' | '}' | '(' | ')' | '[' | ']' | ':' | ';' | ',' | '=' | '.' | '-' | '+' => {
                 self.advance();
-                Kind::Mark(first)
+                Kind::Symbol(first)
             }
-            other => return Err(Wrong { at, reason: format!("unexpected character `{other}`") }),
+            other => return Err(SyntaxError { at, reason: format!("unexpected character `{other}`") }),
         };
         Ok(Token { kind, at, docs })
     }
 
     /// Skips blanks and comments; keeps the doc comment of the next token.
-    fn skip(&mut self) -> Result<(), Wrong> {
+    fn skip(&mut self) -> Result<(), SyntaxError> {
         loop {
             if self.rest.starts_with(char::is_whitespace) {
                 self.advance();
@@ -98,7 +98,7 @@ impl Lexer<'_> {
                 let end = self
                     .rest
                     .find("*/")
-                    .ok_or_else(|| Wrong { at, reason: "unterminated comment".into() })?;
+                    .ok_or_else(|| SyntaxError { at, reason: "unterminated comment".into() })?;
                 let rest = self.rest.len() - end - 2;
                 while self.rest.len() > rest {
                     self.advance();
@@ -120,7 +120,7 @@ impl Lexer<'_> {
         })
     }
 
-    fn text(&mut self, quote: char) -> Result<String, Wrong> {
+    fn text(&mut self, quote: char) -> Result<String, SyntaxError> {
         let start = self.at;
         self.advance();
         let mut text = String::new();
@@ -129,14 +129,16 @@ impl Lexer<'_> {
             match self.advance() {
                 Some(c) if c == quote => return Ok(text),
                 Some('\\') => text.push(self.escape(at)?),
-                None | Some('\n') => return Err(Wrong { at: start, reason: "unterminated string".into() }),
+                None | Some('\n') => {
+                    return Err(SyntaxError { at: start, reason: "unterminated string".into() });
+                }
                 Some(c) => text.push(c),
             }
         }
     }
 
-    fn escape(&mut self, at: Position) -> Result<char, Wrong> {
-        let wrong = |reason: &str| Wrong { at, reason: reason.to_owned() };
+    fn escape(&mut self, at: Position) -> Result<char, SyntaxError> {
+        let wrong = |reason: &str| SyntaxError { at, reason: reason.to_owned() };
         Ok(match self.advance() {
             Some('n') => '\n',
             Some('t') => '\t',

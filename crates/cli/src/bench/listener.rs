@@ -8,13 +8,13 @@ use polyrpc_load::Process;
 
 use crate::url::Url;
 
-/// The process behind a URL, or why its CPU time and memory are unknown.
-pub(super) fn process_behind(url: &str) -> Result<Process, String> {
+/// The process that listens at a URL's address, or why its CPU time and memory are unknown.
+pub(super) fn find_listening_process(url: &str) -> Result<Process, String> {
     let inode = socket_of(url)?;
     owner_of(inode).map(|id| Process { id }).ok_or_else(|| "its process belongs to another user".to_owned())
 }
 
-/// The inode of the socket that listens there.
+/// The inode of the socket that listens at the URL's address.
 fn socket_of(url: &str) -> Result<u64, String> {
     let no_listener = || "nothing on this machine listens there".to_owned();
     let url = Url::parse(url).ok_or_else(no_listener)?;
@@ -27,8 +27,8 @@ fn socket_of(url: &str) -> Result<u64, String> {
         return lines.find_map(|line| parse_unix_socket(&line, &path)).ok_or_else(no_listener);
     }
     let host = url.server();
-    let usual = if url.tls { 443 } else { 80 };
-    let addresses = host.to_socket_addrs().or_else(|_| (host, usual).to_socket_addrs());
+    let default_port = if url.tls { 443 } else { 80 };
+    let addresses = host.to_socket_addrs().or_else(|_| (host, default_port).to_socket_addrs());
     let addresses: Vec<_> = addresses.map_err(|_| "its host has no address".to_owned())?.collect();
     let Some(local) = addresses.into_iter().find(|address| is_local(address.ip())) else {
         return Err("the server is on another machine".to_owned());
@@ -37,7 +37,10 @@ fn socket_of(url: &str) -> Result<u64, String> {
     let (tables, state) = if over_udp { (["udp", "udp6"], UNCONNECTED) } else { (["tcp", "tcp6"], LISTEN) };
     let lines = tables.into_iter().flat_map(|name| read_table(&format!("/proc/net/{name}")));
     let mut listening = lines.filter_map(|line| parse_listening_socket(&line, state));
-    listening.find(|(address, _)| leads_to(*address, local)).map(|(_, inode)| inode).ok_or_else(no_listener)
+    listening
+        .find(|(address, _)| accepts_address(*address, local))
+        .map(|(_, inode)| inode)
+        .ok_or_else(no_listener)
 }
 
 /// Whether an address belongs to this machine: only such an address can be bound.
@@ -45,8 +48,8 @@ fn is_local(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }
 
-/// Whether calls of `called` arrive at a socket that listens at `listening`.
-fn leads_to(listening: SocketAddr, called: SocketAddr) -> bool {
+/// Whether connections to `called` arrive at a socket that listens at `listening`.
+fn accepts_address(listening: SocketAddr, called: SocketAddr) -> bool {
     let all = match listening.ip() {
         IpAddr::V4(ip) => ip.is_unspecified() && called.is_ipv4(),
         IpAddr::V6(ip) => ip.is_unspecified(),
@@ -133,7 +136,7 @@ mod tests {
         for host in ["127.0.0.1:0", "0.0.0.0:0"] {
             let listener = TcpListener::bind(host).unwrap();
             let port = listener.local_addr().unwrap().port();
-            let found = process_behind(&format!("rpcx://127.0.0.1:{port}")).unwrap();
+            let found = find_listening_process(&format!("rpcx://127.0.0.1:{port}")).unwrap();
             assert_eq!(found.id, std::process::id(), "{host}");
         }
     }
@@ -142,10 +145,10 @@ mod tests {
     fn udp_socket_is_found_but_discovered_servers_are_not() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
-        let found = process_behind(&format!("rpcx://127.0.0.1:{port}?transport=kcp")).unwrap();
+        let found = find_listening_process(&format!("rpcx://127.0.0.1:{port}?transport=kcp")).unwrap();
         assert_eq!(found.id, std::process::id());
         for url in ["rpcx+list://127.0.0.1:1,127.0.0.1:2", "rpcx+etcd://127.0.0.1:2379/base/S"] {
-            assert_eq!(process_behind(url).unwrap_err(), "the servers are discovered by the client");
+            assert_eq!(find_listening_process(url).unwrap_err(), "the servers are discovered by the client");
         }
     }
 
@@ -156,7 +159,7 @@ mod tests {
         let _other = UnixListener::bind(directory.path().join(OsStr::from_bytes(b"\xff"))).unwrap();
         let _listener = UnixListener::bind(&path).unwrap();
         let url = Url::from_server("rpcx", &polyrpc::Address::Unix(path));
-        assert_eq!(process_behind(&url.to_string()).unwrap().id, std::process::id());
+        assert_eq!(find_listening_process(&url.to_string()).unwrap().id, std::process::id());
     }
 
     #[test]

@@ -267,7 +267,7 @@ impl RunOptions {
         let found = match self.server_pid {
             Some(id) => Ok(Process { id }),
             None if self.workers.count() > 0 => Err("the calls came from workers".to_owned()),
-            None => listener::process_behind(self.url()),
+            None => listener::find_listening_process(self.url()),
         };
         // HTTP/1 (also with gRPC-Web and Connect) and some versions of rest_rpc do not multiplex calls on a connection:
         // each caller gets its own.

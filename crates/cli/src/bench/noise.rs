@@ -14,8 +14,8 @@ pub(super) struct NoiseProbe {
     steps: u64,
 }
 
-/// A probe that has begun.
-pub(super) struct Begun {
+/// A probe whose first half, before the measurement, is done.
+pub(super) struct StartedProbe {
     durations_ns: Vec<f64>,
     cpu: Option<CpuTime>,
 }
@@ -24,7 +24,7 @@ impl NoiseProbe {
     /// Finds out how much work takes 1 ms.
     pub(super) fn calibrate() -> Self {
         let mut steps = 1_000;
-        // The shortest of twenty: what disturbs only lengthens.
+        // The shortest of twenty: interference only makes it longer.
         let shortest = |steps| (0..20).map(|_| work(steps)).min().unwrap_or_default();
         while shortest(steps) < LOOP {
             steps *= 2;
@@ -33,16 +33,16 @@ impl NoiseProbe {
     }
 
     /// Probes before a measurement, for 50 ms.
-    pub(super) fn begin(&self) -> Begun {
+    pub(super) fn begin(&self) -> StartedProbe {
         let cpu = CpuTime::now();
-        Begun { durations_ns: self.on_every_core(), cpu }
+        StartedProbe { durations_ns: self.on_every_core(), cpu }
     }
 
-    /// Probes after it.
-    pub(super) fn finish(&self, mut begun: Begun) -> Option<Probe> {
-        begun.durations_ns.extend(self.on_every_core());
-        let steal = begun.cpu.zip(CpuTime::now()).and_then(|(before, now)| now.steal_since(before));
-        Probe::from_loops(&begun.durations_ns, steal)
+    /// Probes after the measurement, for 50 ms, and evaluates both halves.
+    pub(super) fn finish(&self, mut started: StartedProbe) -> Option<Probe> {
+        started.durations_ns.extend(self.on_every_core());
+        let steal = started.cpu.zip(CpuTime::now()).and_then(|(before, now)| now.steal_since(before));
+        Probe::from_loops(&started.durations_ns, steal)
     }
 
     fn on_every_core(&self) -> Vec<f64> {

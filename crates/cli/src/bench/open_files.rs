@@ -11,7 +11,7 @@ pub(super) fn raise_limit() {
 }
 
 /// How many connections a process may open, less some descriptors for everything else.
-pub(super) fn most_connections() -> usize {
+pub(super) fn max_connections() -> usize {
     getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| {
         limit.saturating_sub(OTHER_DESCRIPTORS).max(1).try_into().unwrap_or(usize::MAX)
     })
@@ -29,10 +29,7 @@ mod tests {
         raise_limit();
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
         assert_eq!(current, maximum);
-        let most = most_connections();
-        assert!(
-            most > 0 && current.is_none_or(|limit| (most as u64) < limit.max(2)),
-            "{most} of {current:?}"
-        );
+        let max = max_connections();
+        assert!(max > 0 && current.is_none_or(|limit| (max as u64) < limit.max(2)), "{max} of {current:?}");
     }
 }

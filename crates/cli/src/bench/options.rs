@@ -138,8 +138,8 @@ impl LoadOptions {
             .with_hint("set the number with --callers"));
         }
         // At least one for each thread of each worker.
-        let least = if workers > 0 { workers * self.threads.unwrap_or(1) } else { 1 };
-        let connections = self.connections.unwrap_or(least);
+        let default_connections = if workers > 0 { workers * self.threads.unwrap_or(1) } else { 1 };
+        let connections = self.connections.unwrap_or(default_connections);
         let callers = self.callers.or(streams).unwrap_or(connections);
         if callers < connections && !self.is_open() {
             return Err(Failure::new(format!("{callers} callers cannot use {connections} connections")));
@@ -152,7 +152,7 @@ impl LoadOptions {
             (_, true) => ConnectionMode::Shared,
             (_, false) => ConnectionMode::Pooled,
         };
-        let most = match (connection_mode, self.is_open()) {
+        let max_connections = match (connection_mode, self.is_open()) {
             (ConnectionMode::Shared, _) => connections,
             (_, true) => self.max_in_flight,
             (_, false) => callers,
@@ -161,13 +161,13 @@ impl LoadOptions {
         let threads = match (connection_mode, self.is_open()) {
             // How many connections there will be is not known: one thread keeps the times of few calls exact.
             (ConnectionMode::Pooled | ConnectionMode::Short, true) => 1,
-            _ => most.min(cores),
+            _ => max_connections.min(cores),
         };
         // The cores of a worker are not known.
         let threads = self.threads.unwrap_or(if workers > 0 { 1 } else { threads });
         let all = threads * workers.max(1);
-        if all > most {
-            return Err(Failure::new(format!("{all} threads cannot use {most} connections")));
+        if all > max_connections {
+            return Err(Failure::new(format!("{all} threads cannot use {max_connections} connections")));
         }
         let connections =
             if connection_mode == ConnectionMode::Shared { connections } else { callers.max(all) };

@@ -31,9 +31,9 @@ pub(super) async fn call_failure(
     if failure.has_hint() {
         return failure;
     }
-    if status.scope() == Scope::Connection && known.request > USUAL_LIMIT {
+    if status.scope() == Scope::Connection && known.request > COMMON_MESSAGE_LIMIT {
         return failure.with_hint(format!(
-            "the message has {} bytes; many servers close the connection of one with more than {USUAL_LIMIT}",
+            "the message has {} bytes; many servers close the connection of one with more than {COMMON_MESSAGE_LIMIT}",
             known.request
         ));
     }
@@ -104,7 +104,7 @@ pub(super) fn schema_hint(
 }
 
 /// Limit of a message's size that brpc, rpcx and this project's servers have by default, in bytes.
-const USUAL_LIMIT: usize = 64 << 20;
+const COMMON_MESSAGE_LIMIT: usize = 64 << 20;
 
 /// Returns the hint to pass a schema, if the method has none: the server may be unable to decode the message.
 fn missing_schema_hint(status: &Status, translator: Option<&Translator>) -> Option<String> {

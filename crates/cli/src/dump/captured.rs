@@ -76,7 +76,7 @@ fn unpack_event(event: &mut StreamEvent, compression: Compression, room: &mut us
 pub(super) struct Budget {
     used: Cell<usize>,
     /// In bytes.
-    most: usize,
+    limit: usize,
     omissions: RefCell<BTreeMap<Omission, u64>>,
 }
 
@@ -90,8 +90,8 @@ pub(super) enum Omission {
 }
 
 impl Budget {
-    pub(super) fn new(most: usize) -> Rc<Self> {
-        Rc::new(Self { used: Cell::new(0), most, omissions: RefCell::default() })
+    pub(super) fn new(limit: usize) -> Rc<Self> {
+        Rc::new(Self { used: Cell::new(0), limit, omissions: RefCell::default() })
     }
 
     pub(super) fn note(&self, omission: Omission) {
@@ -103,7 +103,7 @@ impl Budget {
         let omissions = self.omissions.borrow();
         let sentence = |(omission, count): (&Omission, &u64)| {
             let were = if *count == 1 { "was" } else { "were" };
-            let mib = self.most >> 20;
+            let mib = self.limit >> 20;
             match omission {
                 Omission::Call => format!(
                     "{} {were} not kept: too many had no answer yet (100,000 of a connection, {mib} MiB of all)",
@@ -143,7 +143,7 @@ impl Reservation {
     /// Takes more of the budget; returns `false` if it does not have so much.
     pub(super) fn add(&mut self, bytes: usize) -> bool {
         let used = self.budget.used.get().saturating_add(bytes);
-        let fits = used <= self.budget.most;
+        let fits = used <= self.budget.limit;
         if fits {
             self.budget.used.set(used);
             self.bytes += bytes;

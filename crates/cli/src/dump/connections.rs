@@ -18,7 +18,7 @@ pub(super) struct Connections {
     /// The open connections by their last segments.
     by_last: BTreeMap<u64, [SocketAddr; 2]>,
     /// Maximum number of open connections.
-    most: usize,
+    max_connections: usize,
     budget: Rc<Budget>,
     count: u64,
     segments: u64,
@@ -64,11 +64,11 @@ impl Default for Connections {
 
 impl Connections {
     /// Keeps at most so many connections open, and so many bytes of calls whose end was not seen yet.
-    pub(super) fn new(most: usize, memory: usize) -> Self {
+    pub(super) fn new(max_connections: usize, memory: usize) -> Self {
         Self {
             open: HashMap::new(),
             by_last: BTreeMap::new(),
-            most,
+            max_connections,
             budget: Budget::new(memory),
             count: 0,
             segments: 0,
@@ -93,7 +93,7 @@ impl Connections {
             if segment.flags.has_rst() || (segment.content.is_empty() && !syn) {
                 return Vec::new();
             }
-            if self.open.len() >= self.most {
+            if self.open.len() >= self.max_connections {
                 calls = self.close_idle();
             }
             self.count += 1;
@@ -120,7 +120,7 @@ impl Connections {
         let Some((_, ends)) = self.by_last.first_key_value() else { return Vec::new() };
         let ends = *ends;
         if self.open.get(&ends).is_some_and(|idle| !matches!(idle.reading, Reading::Ended)) {
-            *self.unread.entry(format!("more than {} were open", self.most)).or_default() += 1;
+            *self.unread.entry(format!("more than {} were open", self.max_connections)).or_default() += 1;
         }
         self.close(&ends)
     }

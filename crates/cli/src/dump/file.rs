@@ -207,7 +207,7 @@ fn read_exact<const N: usize>(file: &mut impl Read) -> io::Result<[u8; N]> {
 }
 
 fn read_content(file: &mut impl Read, length: u32) -> io::Result<Vec<u8>> {
-    if length > MOST {
+    if length > MAX_PACKET_BYTES {
         return Err(damaged("a packet is too long"));
     }
     let mut bytes = Vec::new();
@@ -238,7 +238,7 @@ const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
 
 /// Maximum length of a packet or a block.
-const MOST: u32 = 16 << 20;
+const MAX_PACKET_BYTES: u32 = 16 << 20;
 const MAX_INTERFACES: usize = 10_000;
 
 #[cfg(test)]

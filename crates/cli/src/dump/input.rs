@@ -51,8 +51,8 @@ impl Input {
             let _inside = runtime.enter();
             signal::shutdown()
         };
-        let (told, flag) = (sender.clone(), interrupted.clone());
-        let watch = move || watch(&runtime, first, &told, &flag);
+        let (event_sender, flag) = (sender.clone(), interrupted.clone());
+        let watch = move || watch(&runtime, first, &event_sender, &flag);
         thread::Builder::new().name("signals".to_owned()).spawn(watch)?;
         thread::Builder::new().name("reader".to_owned()).spawn(move || read(source, &sender))?;
         Ok(Self { arriving, rest: Bytes::new(), has_ended: false, interrupted })

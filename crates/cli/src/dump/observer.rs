@@ -51,10 +51,10 @@ pub(super) enum Continuation {
 
 /// How answers find their calls.
 pub(super) enum Matching {
-    /// By numbers. The session reads our own answers, for their numbers.
+    /// By call id, which is read from our own answers.
     Numbers(Box<dyn Client>),
-    /// By their order: the session that reads the answers makes the same calls.
-    SameCalls,
+    /// By the order of calls: the client session makes the same calls.
+    CallOrder,
 }
 
 pub(super) struct Observer<S: Server> {
@@ -146,7 +146,7 @@ impl<S: Server> Observer<S> {
 
     /// Unary calls and streams of Connect are answered in different forms, which only the head of the request
     /// determines.
-    fn look_at_head(&mut self, inbox: &[u8]) {
+    fn detect_connect_stream(&mut self, inbox: &[u8]) {
         let Some(streams) = &mut self.connect_streams else { return };
         if ![&b"POST "[..], b"GET "].iter().any(|method| inbox.starts_with(method)) {
             return;
@@ -186,14 +186,14 @@ impl<S: Server> Observer<S> {
     fn on_call(&mut self, mut arrived: ReceivedRequest, ticket: S::Ticket) -> Result<(), String> {
         let oneway = arrived.call.oneway;
         let streams = self.connect_streams == Some(true);
-        let same = self.make_same_call(&arrived, ticket.stream(), streams)?;
-        if let (true, Some(id), Some(streaming)) = (streams, same, self.client.streaming()) {
+        let mirrored = self.mirror_call(&arrived, ticket.stream(), streams)?;
+        if let (true, Some(id), Some(streaming)) = (streams, mirrored, self.client.streaming()) {
             streaming.end(id, &mut self.out);
         }
         // Its responses are messages.
         arrived.call.server_streams |= streams;
         let answered = self.answer(ticket);
-        match same.or(answered) {
+        match mirrored.or(answered) {
             Some(id) if !oneway => self.begin(id, arrived),
             _ => {
                 let open = Open::new(arrived, false, self.budget.reservation());
@@ -203,14 +203,14 @@ impl<S: Server> Observer<S> {
         Ok(())
     }
 
-    /// Makes the same call in the session that reads the answers; returns its number, if calls have none of their own.
-    fn make_same_call(
+    /// Makes the same call in the client session, which reads the answers. Returns its id, if the protocol has none.
+    fn mirror_call(
         &mut self,
         arrived: &ReceivedRequest,
         stream: Option<StreamId>,
         is_streamed: bool,
     ) -> Result<Option<CallId>, String> {
-        let Matching::SameCalls = self.matching else { return Ok(None) };
+        let Matching::CallOrder = self.matching else { return Ok(None) };
         if arrived.call.oneway && self.protocol != Protocol::NetRpc {
             return Ok(None);
         }
@@ -222,7 +222,7 @@ impl<S: Server> Observer<S> {
         let (call, format) = (&arrived.call, self.format_of(arrived.format));
         // What cannot be written is a call all the same, whose answer has a position.
         let names = [[call.service.as_str(), call.method.as_str()], UNNAMED];
-        let id = self.begin_same(&names, format, is_streamed);
+        let id = self.send_mirrored(&names, format, is_streamed);
         Ok(Some(id))
     }
 
@@ -235,7 +235,7 @@ impl<S: Server> Observer<S> {
             return Err("streams were opened before the capture".to_owned());
         }
         for _ in 0..missing {
-            let skipped = self.begin_same(&[UNNAMED], Format::Protobuf, true);
+            let skipped = self.send_mirrored(&[UNNAMED], Format::Protobuf, true);
             self.client.cancel(skipped, &mut self.out);
             self.out.take();
         }
@@ -246,18 +246,18 @@ impl<S: Server> Observer<S> {
         if format == Format::Raw && self.protocol == Protocol::Grpc { Format::Protobuf } else { format }
     }
 
-    /// Begins a call with the first of these names that can be written.
-    fn begin_same(&mut self, names: &[[&str; 2]], format: Format, is_streamed: bool) -> CallId {
+    /// Starts a call in the client session, with the first of `names` that can be encoded.
+    fn send_mirrored(&mut self, names: &[[&str; 2]], format: Format, is_streamed: bool) -> CallId {
         let id = self.next_id();
         self.opened += 1;
         for [service, method] in names {
             let request = Request::new(service, method, format, Bytes::new());
-            let begun = if is_streamed && let Some(streaming) = self.client.streaming() {
+            let result = if is_streamed && let Some(streaming) = self.client.streaming() {
                 streaming.open(id, request, &mut self.out)
             } else {
                 self.client.send(id, request, &mut self.out)
             };
-            if begun.is_ok() {
+            if result.is_ok() {
                 break;
             }
         }
@@ -314,7 +314,7 @@ impl<S: Server> Observer<S> {
         let call = &mut arrived.call;
         call.request = None;
         (call.client_streams, call.server_streams) = (true, true);
-        let Some(id) = self.make_same_call(&arrived, Some(stream), true)? else { return Ok(()) };
+        let Some(id) = self.mirror_call(&arrived, Some(stream), true)? else { return Ok(()) };
         self.streams.insert(stream, (id, Some(ticket)));
         self.begin(id, arrived);
         Ok(())
@@ -383,7 +383,7 @@ impl<S: Server> Observer<S> {
 impl<S: Server> Observe for Observer<S> {
     fn read_requests(&mut self, inbox: &mut BytesMut, at: u64) -> Result<Continuation, String> {
         loop {
-            self.look_at_head(inbox);
+            self.detect_connect_stream(inbox);
             let Some(step) = self.next_step(inbox, at)? else { break };
             match step {
                 Step::Head(stream) => {

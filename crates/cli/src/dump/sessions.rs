@@ -30,7 +30,7 @@ pub(super) fn detect(
     }
     match sniff::sniff(start, &Protocol::ALL) {
         Detection::Is(protocol) => new_observer(protocol, start, follows_connect, budget),
-        Detection::NeedMore if start.len() < MAX_UNDECIDED => Ok(None),
+        Detection::NeedMore if start.len() < MAX_DETECTION_BYTES => Ok(None),
         _ => Err("its protocol is not known, or it began before the capture"),
     }
 }
@@ -67,7 +67,7 @@ fn new_observer(
             };
             let server = rest_rpc::Server::new(Arc::default(), version);
             let matching = match version {
-                Version::V0_21(_) => Matching::SameCalls,
+                Version::V0_21(_) => Matching::CallOrder,
                 _ => by_numbers(client()),
             };
             Box::new(Observer::new(protocol, server, client(), matching, budget))
@@ -81,7 +81,7 @@ fn new_observer(
             let connect = follows_connect.then(|| CONNECT_PATH.to_owned());
             let config = net_rpc::ClientConfig { codec, connect, ..Default::default() };
             let server = net_rpc::Server::new(Arc::default());
-            let matching = Matching::SameCalls;
+            let matching = Matching::CallOrder;
             Box::new(Observer::new(
                 protocol,
                 server,
@@ -97,7 +97,7 @@ fn new_observer(
                 ..Default::default()
             };
             let client = grpc::Client::new(grpc::ClientConfig { http: windows(), ..client_of_grpc() });
-            let matching = Matching::SameCalls;
+            let matching = Matching::CallOrder;
             Box::new(Observer::new(
                 protocol,
                 http_server::h2::Server::new(Arc::new(config)),
@@ -107,7 +107,7 @@ fn new_observer(
             ))
         }
         Protocol::Http => {
-            let Some(dialect) = detect_dialect(start) else { return Ok(None) };
+            let Some(http_protocol) = detect_http_protocol(start) else { return Ok(None) };
             let server = http_server::h1::Server::new(Arc::new(http::ServerConfig {
                 lenient: true,
                 ..Default::default()
@@ -122,20 +122,20 @@ fn new_observer(
                     framing,
                 })
             };
-            let client: Box<dyn Client> = match dialect {
-                Dialect::Plain => {
+            let client: Box<dyn Client> = match http_protocol {
+                HttpProtocol::Plain => {
                     let config = http::ClientConfig::default();
                     Box::new(http::Client::new(config))
                 }
-                Dialect::JsonRpc => {
+                HttpProtocol::JsonRpc => {
                     let config = http::ClientConfig { json_rpc: true, ..Default::default() };
                     Box::new(http::Client::new(config))
                 }
-                Dialect::GrpcWeb => Box::new(web(grpc::WEB)),
-                Dialect::Connect => Box::new(web(grpc::connect::SCHEME)),
+                HttpProtocol::GrpcWeb => Box::new(web(grpc::WEB)),
+                HttpProtocol::Connect => Box::new(web(grpc::connect::SCHEME)),
             };
-            let is_connect = matches!(dialect, Dialect::Connect);
-            let observer = Observer::new(protocol, server, client, Matching::SameCalls, budget);
+            let is_connect = matches!(http_protocol, HttpProtocol::Connect);
+            let observer = Observer::new(protocol, server, client, Matching::CallOrder, budget);
             Box::new(if is_connect { observer.with_connect_protocol() } else { observer })
         }
         _ => return Err("its protocol is not read"),
@@ -147,9 +147,9 @@ fn by_numbers(client: Box<dyn Client>) -> Matching {
     Matching::Numbers(client)
 }
 
-/// What calls of a connection over HTTP/1.1 are, as their first request says.
+/// RPC protocol of a connection over HTTP/1.1, detected from its first request.
 #[derive(Clone, Copy)]
-enum Dialect {
+enum HttpProtocol {
     Plain,
     JsonRpc,
     GrpcWeb,
@@ -157,21 +157,23 @@ enum Dialect {
 }
 
 /// `None` until the head of the request is complete.
-fn detect_dialect(start: &[u8]) -> Option<Dialect> {
+fn detect_http_protocol(start: &[u8]) -> Option<HttpProtocol> {
     let end = start.windows(4).position(|window| window == b"\r\n\r\n");
-    let end = end.or_else(|| (start.len() >= MAX_UNDECIDED).then_some(start.len()))?;
+    let end = end.or_else(|| (start.len() >= MAX_DETECTION_BYTES).then_some(start.len()))?;
     let head = String::from_utf8_lossy(&start[..end]).to_ascii_lowercase();
     let content_type =
         head.lines().find_map(|line| line.strip_prefix("content-type:")).unwrap_or_default().trim();
     Some(match () {
-        () if content_type.starts_with("application/grpc-web") => Dialect::GrpcWeb,
+        () if content_type.starts_with("application/grpc-web") => HttpProtocol::GrpcWeb,
         () if content_type.starts_with("application/connect+")
             || head.contains("connect-protocol-version:") =>
         {
-            Dialect::Connect
+            HttpProtocol::Connect
         }
-        () if head.starts_with("post / ") && content_type.starts_with("application/json") => Dialect::JsonRpc,
-        () => Dialect::Plain,
+        () if head.starts_with("post / ") && content_type.starts_with("application/json") => {
+            HttpProtocol::JsonRpc
+        }
+        () => HttpProtocol::Plain,
     })
 }
 
@@ -187,20 +189,20 @@ fn client_of_grpc() -> grpc::ClientConfig {
     }
 }
 
-/// What the captured ends allowed each other is not known: everything is accepted.
+/// The flow-control windows of the captured peers are unknown: everything is accepted.
 fn windows() -> Arc<h2::Config> {
-    const LARGEST: u32 = i32::MAX as u32;
+    const MAX_WINDOW: u32 = i32::MAX as u32;
     Arc::new(h2::Config {
-        streams: LARGEST,
+        streams: MAX_WINDOW,
         frame: (1 << 24) - 1,
-        window: LARGEST,
-        max_window: LARGEST,
-        connection_window: LARGEST,
+        window: MAX_WINDOW,
+        max_window: MAX_WINDOW,
+        connection_window: MAX_WINDOW,
         resets: u32::MAX,
         resets_per_second: u32::MAX,
         ..h2::Config::default()
     })
 }
 
-/// Bytes by which a protocol is known.
-const MAX_UNDECIDED: usize = 64 << 10;
+/// Maximum number of bytes from which a protocol is detected.
+const MAX_DETECTION_BYTES: usize = 64 << 10;

@@ -106,10 +106,11 @@ impl RuleOptions {
             rules = rules.unordered(parse_path("unordered", path)?, key);
         }
         for text in &self.tolerance {
-            let (path, most) = parse_pair("tolerance", text)?;
-            let most: f64 =
-                most.parse().map_err(|_| Failure::new(format!("--tolerance: `{most}` is not a number")))?;
-            rules = rules.tolerance(path, most);
+            let (path, max_difference) = parse_pair("tolerance", text)?;
+            let max_difference: f64 = max_difference
+                .parse()
+                .map_err(|_| Failure::new(format!("--tolerance: `{max_difference}` is not a number")))?;
+            rules = rules.tolerance(path, max_difference);
         }
         for text in &self.regex {
             let (path, pattern) = parse_pair("regex", text)?;

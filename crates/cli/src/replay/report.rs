@@ -55,7 +55,7 @@ impl Outcome {
             self.failed += 1;
             self.unconnected += u64::from(is_unconnected(status));
             let text = status.to_string();
-            if self.failures.len() < MOST || self.failures.contains_key(&text) {
+            if self.failures.len() < MAX_LISTED || self.failures.contains_key(&text) {
                 *self.failures.entry(text).or_default() += 1;
             }
         }
@@ -64,7 +64,7 @@ impl Outcome {
         self.different += u64::from(!found.is_empty());
         for difference in found {
             let key = (name.to_owned(), to_pattern(&difference.path));
-            if self.differences.len() < MOST || self.differences.contains_key(&key) {
+            if self.differences.len() < MAX_LISTED || self.differences.contains_key(&key) {
                 let entry = self.differences.entry(key).or_insert_with(|| (0, difference.to_string()));
                 entry.0 += 1;
             }
@@ -175,9 +175,9 @@ fn histogram(sorted: &[Duration]) -> Vec<String> {
         let power = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX).max(1).ilog2();
         *counts.entry(power).or_default() += 1;
     }
-    let most = counts.values().copied().max().unwrap_or(1);
+    let max_count = counts.values().copied().max().unwrap_or(1);
     let line = |(power, count): (&u32, &u64)| {
-        let bar = "█".repeat((count * 40).div_ceil(most) as usize);
+        let bar = "█".repeat((count * 40).div_ceil(max_count) as usize);
         format!(
             "  < {:>9} {:>9} {bar}",
             format!("{:.0?}", Duration::from_micros(2 << power)),
@@ -188,7 +188,7 @@ fn histogram(sorted: &[Duration]) -> Vec<String> {
 }
 
 /// Maximum number of lines about differences, and about failures.
-const MOST: usize = 200;
+const MAX_LISTED: usize = 200;
 
 #[cfg(test)]
 mod tests {
@@ -206,11 +206,11 @@ mod tests {
     #[test]
     fn known_failures_are_counted_when_no_further_ones_are_listed() {
         let mut outcome = Outcome::default();
-        let failures = (0..=MOST).map(|n| format!("no user {n}"));
-        for text in failures.chain(["no user 0".to_owned(), format!("no user {MOST}")]) {
+        let failures = (0..=MAX_LISTED).map(|n| format!("no user {n}"));
+        for text in failures.chain(["no user 0".to_owned(), format!("no user {MAX_LISTED}")]) {
             outcome.add("Users/Get", Duration::ZERO, Some(&Status::not_found(text)), None);
         }
-        assert_eq!((outcome.failed, outcome.failures.len()), (MOST as u64 + 3, MOST));
+        assert_eq!((outcome.failed, outcome.failures.len()), (MAX_LISTED as u64 + 3, MAX_LISTED));
         assert_eq!(outcome.failures.get(&Status::not_found("no user 0").to_string()), Some(&2));
     }
 

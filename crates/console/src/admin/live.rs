@@ -23,7 +23,7 @@ const MAX_PAGES: usize = 8;
 const MAX_PART_LEN: usize = 1 << 20;
 
 /// Seconds after which something is sent although nothing has changed, so that the end of the connection is noticed.
-const SILENCE: u32 = 10;
+const KEEPALIVE_SECONDS: u32 = 10;
 
 /// The live pages.
 #[derive(Debug, Clone)]
@@ -34,17 +34,17 @@ impl Live {
         Self(Arc::new(Semaphore::new(MAX_PAGES)))
     }
 
-    /// Returns the target of the live page that a request wants.
+    /// Returns the target of the live page that is requested; `None` if the request is for another page.
     pub(super) fn target(request: &PageRequest) -> Option<&str> {
         let is_live = request.segment(0) == Some("console") && request.segment(1) == Some("live");
         is_live.then(|| request.parameter("path").unwrap_or_default())
     }
 
-    /// Sends the page of a target, of a caller that may read.
-    pub(super) fn follow(&self, console: &Console, request: &PageRequest, target: &str) -> HttpResponse {
+    /// Sends the page of a target as server-sent events, one for each change.
+    pub(super) fn stream_page(&self, console: &Console, request: &PageRequest, target: &str) -> HttpResponse {
         let page = request.part(target);
-        let followed = pages::find(&page).filter(|known| pages::is_live(known.name));
-        let is_read = followed.is_some_and(|known| pages::role(known, &page) == Role::Read);
+        let known = pages::find(&page).filter(|known| pages::is_live(known.name));
+        let is_read = known.is_some_and(|known| pages::role(known, &page) == Role::Read);
         if !is_read {
             return respond::response(pages::failure(
                 request,
@@ -66,7 +66,7 @@ impl Live {
         let console = console.clone();
         let body = Streaming::produce(move |sender| async move {
             let _permit = permit;
-            let (mut last, mut silent) = (String::new(), 0);
+            let (mut last, mut unchanged_seconds) = (String::new(), 0);
             let mut seconds = interval(Duration::from_secs(1));
             seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
@@ -78,9 +78,9 @@ impl Live {
                 if reply.status != 200 || reply.body.len() > MAX_PART_LEN {
                     return Ok(());
                 }
-                silent = if reply.body == last { silent + 1 } else { 0 };
-                if silent % SILENCE == 0 {
-                    sender.send(event(&reply.body, silent > 0)).await?;
+                unchanged_seconds = if reply.body == last { unchanged_seconds + 1 } else { 0 };
+                if unchanged_seconds % KEEPALIVE_SECONDS == 0 {
+                    sender.send(event(&reply.body, unchanged_seconds > 0)).await?;
                     last = reply.body;
                 }
             }

@@ -134,13 +134,13 @@ impl Admin {
                 Err(error) => return drop(bound.send(Err(error))),
             };
             runtime.block_on(async move {
-                let (server, plane) = match self.bind(console).await {
+                let (server, service) = match self.bind(console).await {
                     Ok(bound) => bound,
                     Err(error) => return drop(bound.send(Err(error))),
                 };
                 let address = server.address().clone();
                 let running = server.start();
-                let _ = plane.server.set(running.monitor());
+                let _ = service.server.set(running.monitor());
                 let _ = bound.send(Ok(address));
                 // Both the handle's drop and its message end the wait.
                 let _ = stopped.await;
@@ -161,22 +161,22 @@ impl Admin {
         address::check(&self.address, &self.access)
     }
 
-    async fn bind(self, console: Console) -> io::Result<(BoundServer, Arc<Plane>)> {
+    async fn bind(self, console: Console) -> io::Result<(BoundServer, Arc<AdminService>)> {
         // A web page cannot reach a Unix socket.
         let hosts = if self.address.starts_with("unix:") { Vec::new() } else { self.access.hosts.clone() };
         let authenticates = self.access.authenticates();
-        let plane = Arc::new(Plane {
+        let service = Arc::new(AdminService {
             server: OnceLock::new(),
             console,
             access: self.access,
             live: Live::new(),
             trials: Trials::new(),
-            wrong: Semaphore::new(WRONG_AT_A_TIME),
+            wrong: Semaphore::new(MAX_DELAYED_DENIALS),
         });
-        let answering = plane.clone();
+        let answering = service.clone();
         let handler = move |request: HttpRequest| {
-            let plane = answering.clone();
-            async move { plane.answer(request).await }
+            let service = answering.clone();
+            async move { service.answer(request).await }
         };
         let listen = Listen::on(self.address).protocols([Protocol::Http, Protocol::Grpc]).hosts(hosts);
         let listen = if authenticates { listen.expect_credentials() } else { listen };
@@ -186,14 +186,14 @@ impl Admin {
             None => listen,
         };
         let bound = Server::new().limits(limits()).http_handler(handler).bind(listen).await?;
-        Ok((bound, plane))
+        Ok((bound, service))
     }
 }
 
 /// Enough for some people, scrapers and probes.
 fn limits() -> Limits {
     Limits {
-        message: BODY,
+        message: MAX_BODY_LEN,
         header: 32 << 10,
         memory: 8 << 20,
         connections: 64,
@@ -209,19 +209,19 @@ fn limits() -> Limits {
 }
 
 /// Maximum length of a form.
-const BODY: usize = 64 << 10;
+const MAX_BODY_LEN: usize = 64 << 10;
 
 /// Time in which a form must be complete.
 const FORM_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Delay of the answer to a wrong credential, which slows down guessing.
-const WRONG: Duration = Duration::from_millis(500);
+const DENIAL_DELAY: Duration = Duration::from_millis(500);
 
 /// Number of wrong credentials that are answered at a time: a connection of HTTP/2 carries many guesses.
-const WRONG_AT_A_TIME: usize = 4;
+const MAX_DELAYED_DENIALS: usize = 4;
 
 /// State for answering requests.
-struct Plane {
+struct AdminService {
     /// The listener's own server, once it is started.
     server: OnceLock<Monitor>,
     console: Console,
@@ -232,7 +232,7 @@ struct Plane {
     wrong: Semaphore,
 }
 
-impl Plane {
+impl AdminService {
     async fn answer(&self, mut request: HttpRequest) -> Result<HttpResponse> {
         let Self { console, access, live, trials, .. } = self;
         if let Some(refusal) = origin::refusal(&request, access) {
@@ -281,7 +281,7 @@ impl Plane {
                     server.drain_connection(connection);
                 }
                 match denied {
-                    DenialReason::Wrong => self.delay_wrong(request.context.peer().to_string()).await,
+                    DenialReason::Wrong => self.delay_denial(request.context.peer().to_string()).await,
                     // The connection begins to drain first, so that the answer says that it closes.
                     DenialReason::Missing => tokio::task::yield_now().await,
                 }
@@ -291,7 +291,7 @@ impl Plane {
             Some(_) => Ok(respond::response(respond::answer(console.state(), &page))),
             None => {
                 if let Some(target) = Live::target(&page) {
-                    return Ok(live.follow(console, &page, target));
+                    return Ok(live.stream_page(console, &page, target));
                 }
                 if taps::is_tap(&page) {
                     return Ok(taps::answer(&page).await);
@@ -309,13 +309,13 @@ impl Plane {
     }
 }
 
-impl Plane {
+impl AdminService {
     /// Waits before the answer to a wrong credential, and logs it; both have a rate of at most eight a second.
-    async fn delay_wrong(&self, peer: String) {
+    async fn delay_denial(&self, peer: String) {
         // The semaphore is never closed.
         let _turn = self.wrong.acquire().await;
         tracing::warn!(peer, "a wrong credential on the admin listener");
-        sleep(WRONG).await;
+        sleep(DENIAL_DELAY).await;
     }
 }
 
@@ -326,7 +326,7 @@ async fn form(request: &mut HttpRequest, verb: Verb) -> Result<Option<String>> {
     let mut body = Vec::new();
     if verb == Verb::Post {
         while let Some(piece) = request.body.message().await? {
-            if body.len() + piece.len() > BODY {
+            if body.len() + piece.len() > MAX_BODY_LEN {
                 return Ok(None);
             }
             body.extend_from_slice(&piece);

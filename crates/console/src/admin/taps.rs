@@ -17,7 +17,7 @@ use crate::{reply, respond};
 const MAX_SHOWN_CALLS: usize = 200;
 
 /// Time after which an empty line is sent, so that the end of the connection is noticed.
-const SILENCE: Duration = Duration::from_secs(10);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Whether a request is for live calls.
 pub(super) fn is_tap(request: &PageRequest) -> bool {
@@ -117,7 +117,7 @@ fn stream(mut tap: Tap, query: TapQuery, format: PageFormat) -> HttpResponse {
         sender.send(Bytes::from(head(format))).await?;
         let mut sent = 0;
         while sent < query.count && Instant::now() < end {
-            let until = end.min(Instant::now() + SILENCE);
+            let until = end.min(Instant::now() + KEEPALIVE_INTERVAL);
             let line = match timeout_at(until, tap.next()).await {
                 Ok(Some(call)) => {
                     sent += 1;

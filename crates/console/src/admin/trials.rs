@@ -23,7 +23,7 @@ pub(super) struct Trials(Arc<Semaphore>);
 const MAX_CALLS: usize = 4;
 
 /// Messages of a stream that wait for the browser.
-const WAITING: usize = 16;
+const CHANNEL_CAPACITY: usize = 16;
 
 impl Trials {
     pub(super) fn new() -> Self {
@@ -63,7 +63,7 @@ impl Trials {
 
 /// Makes a call that streams, and returns its result with all messages.
 async fn collect_messages(trial: &Trial, server: &ObservedServer) -> TrialResult {
-    let (lines, mut received) = mpsc::channel::<String>(WAITING);
+    let (lines, mut received) = mpsc::channel::<String>(CHANNEL_CAPACITY);
     let mut messages = String::new();
     let collect = async {
         while let Some(line) = received.recv().await {
@@ -91,7 +91,7 @@ fn stream(
         let _permit = permit;
         let around = |state: &State, result| pages::around_messages(state, &request, &server, &trial, result);
         sender.send(Bytes::from(around(console.state(), TrialResult::default()).0)).await?;
-        let (lines, mut received) = mpsc::channel::<String>(WAITING);
+        let (lines, mut received) = mpsc::channel::<String>(CHANNEL_CAPACITY);
         let forward = async {
             while let Some(line) = received.recv().await {
                 sender.send(Bytes::from(pages::message_line(&request, &line))).await?;

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::look::CallLook;
+use super::snapshot::EndpointSnapshot;
 use super::view::ServerView;
 
 /// Graph of calls: servers with the same services are one node.
@@ -56,12 +56,13 @@ const LINKS: usize = 1_000;
 
 /// Merges the reports of the clients of all servers.
 pub(crate) fn call_graph(servers: &[ServerView]) -> CallGraph {
-    let looks = || servers.iter().filter_map(|server| Some((server, server.look.as_deref()?)));
+    let snapshots = || servers.iter().filter_map(|server| Some((server, server.snapshot.as_deref()?)));
     // A server that could not be queried is listed all the same.
     let names: BTreeMap<&str, String> =
         servers.iter().map(|server| (server.address.as_str(), node_name(server))).collect();
-    let mut calls: Vec<_> =
-        looks().flat_map(|(server, look)| look.calls.iter().map(move |call| (server, call))).collect();
+    let mut calls: Vec<_> = snapshots()
+        .flat_map(|(server, snapshot)| snapshot.calls.iter().map(move |call| (server, call)))
+        .collect();
     // The busiest first.
     calls.sort_by(|(_, one), (_, other)| {
         other.per_second.total_cmp(&one.per_second).then(other.attempts.cmp(&one.attempts))
@@ -89,7 +90,7 @@ pub(crate) fn call_graph(servers: &[ServerView]) -> CallGraph {
 /// Returns the services of a server; its address if it reports none.
 fn node_name(server: &ServerView) -> String {
     const NAMED: usize = 3;
-    let services = server.look.iter().flat_map(|look| &look.services).map(String::as_str);
+    let services = server.snapshot.iter().flat_map(|snapshot| &snapshot.services).map(String::as_str);
     let services: BTreeSet<&str> = services.filter(|service| !service.is_empty()).collect();
     let named: Vec<&str> = services.iter().copied().take(NAMED).collect();
     match services.len() {
@@ -99,7 +100,7 @@ fn node_name(server: &ServerView) -> String {
     }
 }
 
-fn link(server: &ServerView, call: &CallLook, names: &BTreeMap<&str, String>) -> Link {
+fn link(server: &ServerView, call: &EndpointSnapshot, names: &BTreeMap<&str, String>) -> Link {
     Link {
         caller: server.address.clone(),
         callee: call.address.clone(),
@@ -222,19 +223,19 @@ impl CallOrder {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::look::{Kind, Look};
+    use super::super::snapshot::{Kind, ServerSnapshot};
     use super::*;
 
     fn server(address: &str, service: &str, calls: &[(&str, f64)]) -> ServerView {
-        let call = |(address, per_second): &(&str, f64)| CallLook {
+        let call = |(address, per_second): &(&str, f64)| EndpointSnapshot {
             client: "c".into(),
             protocol: "rpcx".into(),
             address: (*address).into(),
             per_second: *per_second,
             in_flight: 1,
-            ..CallLook::default()
+            ..EndpointSnapshot::default()
         };
-        let look = Look {
+        let snapshot = ServerSnapshot {
             kind: Kind::PolyRpc,
             version: "1".into(),
             ready: true,
@@ -245,7 +246,10 @@ mod tests {
             services: vec![service.into()],
             calls: calls.iter().map(call).collect(),
         };
-        ServerView { look: Some(Arc::new(look)), ..ServerView::new(address.into(), Ok(address.into())) }
+        ServerView {
+            snapshot: Some(Arc::new(snapshot)),
+            ..ServerView::new(address.into(), Ok(address.into()))
+        }
     }
 
     #[test]

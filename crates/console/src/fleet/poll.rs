@@ -7,7 +7,7 @@ use polyrpc::discovery::{Discover, Instance, InstanceStream};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::look::Look;
+use super::snapshot::ServerSnapshot;
 use super::view::{ServerView, View};
 use super::{brpc, http};
 
@@ -27,12 +27,12 @@ struct Order {
 }
 
 /// Interval of querying all servers, number of concurrent queries, and maximum number of servers.
-const BETWEEN: Duration = Duration::from_secs(2);
-const AT_ONCE: usize = 16;
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+const MAX_CONCURRENT_QUERIES: usize = 16;
 const MAX_SERVERS: usize = 1_000;
 
 /// Maximum number of pending orders.
-const ORDERS: usize = 64;
+const MAX_PENDING_ORDERS: usize = 64;
 
 impl Fleet {
     /// Starts to query the servers that a discovery finds, on a thread that ends with the last reference.
@@ -45,7 +45,7 @@ impl Fleet {
         discover: Box<dyn Discover>,
         token: Option<String>,
     ) -> std::io::Result<Arc<Self>> {
-        let (orders, ordered) = mpsc::channel(ORDERS);
+        let (orders, ordered) = mpsc::channel(MAX_PENDING_ORDERS);
         let view = Mutex::new(View { registry, ..View::default() });
         let fleet = Arc::new(Self { view, orders });
         let weak = Arc::downgrade(&fleet);
@@ -83,7 +83,7 @@ struct Poller {
 
 impl Poller {
     async fn run(mut self, mut sets: InstanceStream) {
-        let mut ticks = interval(BETWEEN);
+        let mut ticks = interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut has_more = true;
         loop {
@@ -92,13 +92,13 @@ impl Poller {
                     has_more = set.is_some();
                     let Some(fleet) = self.fleet.upgrade() else { return };
                     if let Some(set) = set {
-                        list(&mut fleet.lock(), set.map_err(|error| error.to_string()));
+                        apply_instances(&mut fleet.lock(), set.map_err(|error| error.to_string()));
                         ticks.reset_immediately();
                     }
                 }
                 order = self.ordered.recv() => match order {
                     Some(order) => {
-                        let done = self.carry_out(&order).await;
+                        let done = self.send_drain(&order).await;
                         let Some(fleet) = self.fleet.upgrade() else { return };
                         if let Some(server) = fleet.lock().servers.get_mut(&order.address) {
                             server.order = Some(done);
@@ -111,36 +111,36 @@ impl Poller {
                     let Some(fleet) = self.fleet.upgrade() else { return };
                     let servers: Vec<_> = fleet.lock().servers.values().cloned().collect();
                     drop(fleet);
-                    self.look_at(servers).await;
+                    self.poll_servers(servers).await;
                 }
             }
         }
     }
 
-    /// Queries servers, some at a time.
-    async fn look_at(&self, servers: Vec<ServerView>) {
+    /// Queries servers, at most [`MAX_CONCURRENT_QUERIES`] at a time.
+    async fn poll_servers(&self, servers: Vec<ServerView>) {
         let token = self.token.as_deref();
-        let looks = servers.iter().map(|server| async move {
-            let look = match &server.admin {
-                Ok(admin) => look(admin, token).await,
+        let snapshots = servers.iter().map(|server| async move {
+            let snapshot = match &server.admin {
+                Ok(admin) => fetch_snapshot(admin, token).await,
                 Err(why) => Err((*why).to_owned()),
             };
-            (&server.address, look)
+            (&server.address, snapshot)
         });
-        let mut looks = stream::iter(looks).buffer_unordered(AT_ONCE);
-        while let Some((address, look)) = looks.next().await {
+        let mut snapshots = stream::iter(snapshots).buffer_unordered(MAX_CONCURRENT_QUERIES);
+        while let Some((address, snapshot)) = snapshots.next().await {
             let Some(fleet) = self.fleet.upgrade() else { return };
             let mut view = fleet.lock();
             let Some(server) = view.servers.get_mut(address) else { continue };
-            match look {
-                Ok(look) => server.set(look, Instant::now()),
-                Err(why) => (server.look, server.failure) = (None, Some(why)),
+            match snapshot {
+                Ok(snapshot) => server.set_snapshot(snapshot, Instant::now()),
+                Err(why) => (server.snapshot, server.failure) = (None, Some(why)),
             }
         }
     }
 
-    /// Sets the setting by which a server is drained. Returns the result.
-    async fn carry_out(&self, order: &Order) -> String {
+    /// Changes the setting that drains a server. Returns the result as text for the page.
+    async fn send_drain(&self, order: &Order) -> String {
         let Some(fleet) = self.fleet.upgrade() else { return String::new() };
         let server = fleet.lock().servers.get(&order.address).cloned();
         drop(fleet);
@@ -175,7 +175,7 @@ impl Poller {
 /// Returns the name of the setting that drains a server: the one with its port, or the only one, since its address may
 /// have been translated.
 fn drain_setting(server: &ServerView) -> Option<&str> {
-    let settings = &server.look.as_ref()?.settings;
+    let settings = &server.snapshot.as_ref()?.settings;
     let port = server.address.rsplit_once(':').map_or("unix", |(_, port)| port);
     let mut all = settings.keys().filter_map(|name| Some((name.as_str(), name.strip_prefix("drain@")?)));
     if let Some((name, _)) = all.clone().find(|(_, own)| *own == port) {
@@ -184,8 +184,8 @@ fn drain_setting(server: &ServerView) -> Option<&str> {
     all.next().filter(|_| all.next().is_none()).map(|(name, _)| name)
 }
 
-/// Applies the registry's list.
-fn list(view: &mut View, set: Result<Vec<Instance>, String>) {
+/// Updates the servers of the view from the registry's set of instances.
+fn apply_instances(view: &mut View, set: Result<Vec<Instance>, String>) {
     let instances = match set {
         Ok(instances) => instances,
         // Known servers stay.
@@ -199,21 +199,21 @@ fn list(view: &mut View, set: Result<Vec<Instance>, String>) {
     let mut known = std::mem::take(&mut view.servers);
     for instance in instances.into_iter().take(MAX_SERVERS) {
         let Instance { address, attributes, .. } = instance;
-        let admin = admin(attributes.value("admin"), &address);
+        let admin = admin_address(attributes.value("admin"), &address);
         let server = known.remove(&address).filter(|known| known.admin == admin);
         let server = server.unwrap_or_else(|| ServerView::new(address.clone(), admin));
-        let weight = attributes.value("weight").map(super::look::truncate);
+        let weight = attributes.value("weight").map(super::snapshot::truncate);
         view.servers.insert(address, ServerView { active: attributes.is_active(), weight, ..server });
     }
 }
 
-/// Returns where the pages of a server are: at the address that it names, without which they are on the port of its
-/// services, as brpc's. An address without a host is on the host of the server.
+/// Returns the address of a server's admin pages: its attribute `admin`, or else the address of its services, as in
+/// brpc. A port without a host is on the host of the server.
 ///
 /// # Errors
 ///
-/// If the name is not such an address. The port of the services would be another one than the server has named.
-fn admin(named: Option<&str>, address: &str) -> Result<String, &'static str> {
+/// If the attribute is not an address. The address of the services is no fallback then.
+fn admin_address(named: Option<&str>, address: &str) -> Result<String, &'static str> {
     let Some(named) = named.filter(|named| !named.is_empty()) else { return Ok(address.to_owned()) };
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let authority = named.strip_prefix("http://").unwrap_or(named).trim_end_matches('/');
@@ -222,24 +222,24 @@ fn admin(named: Option<&str>, address: &str) -> Result<String, &'static str> {
         |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]_".contains(&byte));
     let is_port = |text: &str| text.parse::<u16>().is_ok();
     match authority.rsplit_once(':') {
-        _ if !is_address(authority) => Err(WRONG_ADMIN),
+        _ if !is_address(authority) => Err(INVALID_ADMIN_ADDRESS),
         None if is_port(authority) => Ok(format!("{host}:{authority}")),
         Some(("" | "0.0.0.0" | "[::]", port)) if is_port(port) => Ok(format!("{host}:{port}")),
         Some((_, port)) if is_port(port) => Ok(authority.to_owned()),
-        _ => Err(WRONG_ADMIN),
+        _ => Err(INVALID_ADMIN_ADDRESS),
     }
 }
 
-const WRONG_ADMIN: &str =
+const INVALID_ADMIN_ADDRESS: &str =
     "its attribute `admin` is not a port, host:port or http://host:port; https is not supported";
 
-/// Queries a server by the page of consoles, or else by those of brpc.
-async fn look(admin: &str, token: Option<&str>) -> Result<Look, String> {
+/// Queries a server: `/fleet/self` of its console, or else the text pages of brpc.
+async fn fetch_snapshot(admin: &str, token: Option<&str>) -> Result<ServerSnapshot, String> {
     let own = http::get(admin, "/fleet/self?format=json", "application/json", token).await?;
     if own.status == 200
-        && let Some(look) = Look::parse(&own.body)
+        && let Some(snapshot) = ServerSnapshot::parse(&own.body)
     {
-        return Ok(look);
+        return Ok(snapshot);
     }
     if matches!(own.status, 401 | 403) {
         return Err(format!("it answers with status {}: it wants a token", own.status));
@@ -273,7 +273,7 @@ mod tests {
             (Some("[::]:8001"), "10.0.0.1:8001"),
             (Some("[::1]:8001"), "[::1]:8001"),
         ] {
-            assert_eq!(admin(named, "10.0.0.1:8000").as_deref(), Ok(want), "{named:?}");
+            assert_eq!(admin_address(named, "10.0.0.1:8000").as_deref(), Ok(want), "{named:?}");
         }
         // The port of the services was queried instead, with the token.
         for wrong in [
@@ -287,7 +287,7 @@ mod tests {
             "a:+1",
             "70000",
         ] {
-            assert_eq!(admin(Some(wrong), "10.0.0.1:8000"), Err(WRONG_ADMIN), "{wrong:?}");
+            assert_eq!(admin_address(Some(wrong), "10.0.0.1:8000"), Err(INVALID_ADMIN_ADDRESS), "{wrong:?}");
         }
     }
 }

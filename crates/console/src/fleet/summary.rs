@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::histogram::{Buckets, micros};
-use super::look::{Look, MethodLook};
+use super::snapshot::{MethodSnapshot, ServerSnapshot};
 use super::view::ServerView;
 
 /// Summary of all servers.
@@ -42,21 +42,24 @@ pub(crate) struct Skew {
 
 /// Differences from the median that are noise: of a percentile in microseconds, and of the share of failures.
 const QUICK: u64 = 1_000;
-const FEW: f64 = 0.05;
+const MIN_ERROR_SHARE_EXCESS: f64 = 0.05;
 
 /// Summarises the servers.
 pub(crate) fn summary(servers: &[ServerView]) -> Summary {
-    let looks: Vec<_> = servers.iter().filter_map(|server| Some((server, server.look.as_deref()?))).collect();
-    let mut summary = Summary { reachable: looks.len(), ..Summary::default() };
-    summary.ready = looks.iter().filter(|(_, look)| look.ready).count();
-    let (mut methods, mut settings) =
-        (BTreeMap::<&str, Vec<&MethodLook>>::new(), BTreeMap::<&str, BTreeMap<String, Vec<String>>>::new());
-    for (server, look) in &looks {
-        summary.versions.entry(look.version.clone()).or_default().push(server.address.clone());
-        for method in &look.methods {
+    let snapshots: Vec<_> =
+        servers.iter().filter_map(|server| Some((server, server.snapshot.as_deref()?))).collect();
+    let mut summary = Summary { reachable: snapshots.len(), ..Summary::default() };
+    summary.ready = snapshots.iter().filter(|(_, snapshot)| snapshot.ready).count();
+    let (mut methods, mut settings) = (
+        BTreeMap::<&str, Vec<&MethodSnapshot>>::new(),
+        BTreeMap::<&str, BTreeMap<String, Vec<String>>>::new(),
+    );
+    for (server, snapshot) in &snapshots {
+        summary.versions.entry(snapshot.version.clone()).or_default().push(server.address.clone());
+        for method in &snapshot.methods {
             methods.entry(&method.name).or_default().push(method);
         }
-        for (name, value) in &look.settings {
+        for (name, value) in &snapshot.settings {
             // The settings of a server have its port in their names.
             let name = name.split_once('@').map_or(name.as_str(), |(name, _)| name);
             let values = settings.entry(name).or_default();
@@ -66,14 +69,14 @@ pub(crate) fn summary(servers: &[ServerView]) -> Summary {
     summary.methods = methods.into_iter().map(|(name, methods)| merge_methods(name, &methods)).collect();
     let differing = settings.into_iter().filter(|(_, values)| values.len() > 1);
     summary.skews = differing.map(|(name, values)| Skew { name: name.to_owned(), values }).collect();
-    summary.outliers = outliers(&looks);
+    summary.outliers = outliers(&snapshots);
     summary
 }
 
-fn merge_methods(name: &str, methods: &[&MethodLook]) -> MergedMethod {
+fn merge_methods(name: &str, methods: &[&MethodSnapshot]) -> MergedMethod {
     let mut buckets = Buckets::default();
     methods.iter().for_each(|method| buckets.merge(&method.buckets));
-    let is_busy = |method: &&&MethodLook| method.per_second > 0.0 && method.buckets.is_empty();
+    let is_busy = |method: &&&MethodSnapshot| method.per_second > 0.0 && method.buckets.is_empty();
     MergedMethod {
         name: name.to_owned(),
         servers: methods.len(),
@@ -86,13 +89,13 @@ fn merge_methods(name: &str, methods: &[&MethodLook]) -> MergedMethod {
 }
 
 /// Returns the servers that are slower, or fail more, than the median of three or more.
-fn outliers(looks: &[(&ServerView, &Look)]) -> BTreeMap<String, String> {
-    let figures: Vec<_> = looks
+fn outliers(snapshots: &[(&ServerView, &ServerSnapshot)]) -> BTreeMap<String, String> {
+    let figures: Vec<_> = snapshots
         .iter()
-        .map(|(server, look)| {
-            let (fine, failed) = look.rates();
+        .map(|(server, snapshot)| {
+            let (fine, failed) = snapshot.rates();
             let failing = if fine + failed > 0.0 { failed / (fine + failed) } else { 0.0 };
-            (&server.address, look.percentiles().1, failing, fine + failed > 0.0)
+            (&server.address, snapshot.percentiles().1, failing, fine + failed > 0.0)
         })
         .filter(|(.., is_called)| *is_called)
         .collect();
@@ -112,7 +115,7 @@ fn outliers(looks: &[(&ServerView, &Look)]) -> BTreeMap<String, String> {
         if latency > usual.saturating_mul(2) && latency > usual + QUICK {
             why.push(format!("p99 is {latency} µs, the median of the servers {usual} µs"));
         }
-        if failing > usually + FEW {
+        if failing > usually + MIN_ERROR_SHARE_EXCESS {
             why.push(format!("{:.0} % fail, the median is {:.0} %", failing * 100.0, usually * 100.0));
         }
         if !why.is_empty() {
@@ -126,20 +129,20 @@ fn outliers(looks: &[(&ServerView, &Look)]) -> BTreeMap<String, String> {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::look::Kind;
+    use super::super::snapshot::Kind;
     use super::*;
 
     fn server(address: &str, version: &str, limit: &str, bucket: i32, failing: f64) -> ServerView {
-        let method = MethodLook {
+        let method = MethodSnapshot {
             name: "add".into(),
             per_second: 100.0,
             errors_per_second: failing,
             buckets: Buckets::new([(bucket, 100)]),
-            ..MethodLook::default()
+            ..MethodSnapshot::default()
         };
         let settings =
             BTreeMap::from([("limit".into(), limit.into()), (format!("drain@{address}"), "false".into())]);
-        let look = Look {
+        let snapshot = ServerSnapshot {
             kind: Kind::PolyRpc,
             version: version.into(),
             ready: true,
@@ -150,7 +153,10 @@ mod tests {
             services: Vec::new(),
             calls: Vec::new(),
         };
-        ServerView { look: Some(Arc::new(look)), ..ServerView::new(address.into(), Ok(address.into())) }
+        ServerView {
+            snapshot: Some(Arc::new(snapshot)),
+            ..ServerView::new(address.into(), Ok(address.into()))
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::look::Look;
+use super::snapshot::ServerSnapshot;
 
 /// State of the servers. Pages use a clone, which shares the answers of the servers.
 #[derive(Debug, Clone, Default)]
@@ -13,7 +13,7 @@ pub(crate) struct View {
     pub(crate) failure: Option<String>,
     /// By their addresses in the registry.
     pub(crate) servers: BTreeMap<String, ServerView>,
-    /// How many more the registry lists.
+    /// Number of servers that the registry lists in addition.
     pub(crate) left_out: usize,
 }
 
@@ -26,11 +26,11 @@ pub(crate) struct ServerView {
     /// Whether it accepts calls according to the registry.
     pub(crate) active: bool,
     pub(crate) weight: Option<String>,
-    /// Its last answer; `None` if it could not be queried.
-    pub(crate) look: Option<Arc<Look>>,
-    /// Time of that answer.
-    pub(super) looked: Option<Instant>,
-    /// Why it could not be queried.
+    /// The last snapshot; `None` if the last query failed.
+    pub(crate) snapshot: Option<Arc<ServerSnapshot>>,
+    /// Time at which the snapshot was received.
+    pub(super) snapshot_time: Option<Instant>,
+    /// Reason why the last query failed.
     pub(crate) failure: Option<String>,
     /// Result of the last order.
     pub(crate) order: Option<String>,
@@ -43,18 +43,18 @@ impl ServerView {
             admin,
             active: true,
             weight: None,
-            look: None,
-            looked: None,
+            snapshot: None,
+            snapshot_time: None,
             failure: None,
             order: None,
         }
     }
 
-    /// Applies an answer.
-    pub(super) fn set(&mut self, mut look: Look, now: Instant) {
-        if let (Some(earlier), Some(then)) = (&self.look, self.looked) {
-            look.compare(earlier, now.saturating_duration_since(then));
+    /// Stores a snapshot that was received at `now`.
+    pub(super) fn set_snapshot(&mut self, mut snapshot: ServerSnapshot, now: Instant) {
+        if let (Some(earlier), Some(then)) = (&self.snapshot, self.snapshot_time) {
+            snapshot.compute_rates(earlier, now.saturating_duration_since(then));
         }
-        (self.look, self.looked, self.failure) = (Some(Arc::new(look)), Some(now), None);
+        (self.snapshot, self.snapshot_time, self.failure) = (Some(Arc::new(snapshot)), Some(now), None);
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct ConnectionRates {
 }
 
 /// For how long the connections are sampled after the page was seen.
-const WATCHED: Duration = Duration::from_secs(120);
+const SAMPLING_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How many connections are sampled.
 const MAX_CONNECTIONS: usize = 16_384;
@@ -59,7 +59,8 @@ impl ConnectionHistory {
 
     /// Whether to sample the connections; drops the samples if not.
     pub(crate) fn is_watched(&mut self, now: Instant) -> bool {
-        let watched = self.viewed.is_some_and(|viewed| now.saturating_duration_since(viewed) < WATCHED);
+        let watched =
+            self.viewed.is_some_and(|viewed| now.saturating_duration_since(viewed) < SAMPLING_TIMEOUT);
         if !watched && self.taken.is_some() {
             *self = Self::default();
         }

@@ -19,7 +19,7 @@ pub(super) struct MethodWindow {
 /// How many samples are kept, and the time between them: recent values cover eight to ten seconds (bvar's
 /// `bvar_dump_interval` is ten). A sample of a busy method takes 3 KiB.
 const WINDOW: usize = 5;
-const BETWEEN: Duration = Duration::from_millis(1_500);
+const MIN_INTERVAL: Duration = Duration::from_millis(1_500);
 
 impl MethodWindow {
     pub(super) fn record(
@@ -36,7 +36,7 @@ impl MethodWindow {
             // Counts from before the console existed belong to no period.
             (self.minute, self.hour, self.day) = (counts.clone(), counts.clone(), counts.clone());
         }
-        if self.seconds.front().is_none_or(|(last, _)| now.saturating_duration_since(*last) >= BETWEEN) {
+        if self.seconds.front().is_none_or(|(last, _)| now.saturating_duration_since(*last) >= MIN_INTERVAL) {
             self.seconds.push_front((now, counts.clone()));
             self.seconds.truncate(WINDOW);
         }

@@ -53,13 +53,13 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         return series(state, request, name);
     }
     let filter = request.parameter("filter").unwrap_or_default().to_owned();
-    let most =
+    let max =
         if matches!(request.format, PageFormat::Html | PageFormat::Part) { MAX_SHOWN } else { usize::MAX };
     let is_wanted = |reading: &Reading| {
         let name = reading.full_name();
         (wanted.accepts(&reading.name) || wanted.accepts(&name)) && name.contains(&filter)
     };
-    let (readings, left_out) = state.readings(is_wanted, most);
+    let (readings, left_out) = state.readings(is_wanted, max);
     let history = state.history();
     let mut plotted = 0;
     let mut variables = Vec::with_capacity(readings.len());

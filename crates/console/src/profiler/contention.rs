@@ -10,11 +10,11 @@ use polyrpc::layers::label_stacks;
 use super::samples::{RawStack, Samples};
 
 /// How many stacks are taken each second, and how many different ones are kept.
-const PER_SECOND: u32 = 1_000;
-const MOST: usize = 10_000;
+const MAX_STACKS_PER_SECOND: u32 = 1_000;
+const MAX_DISTINCT_WAITS: usize = 10_000;
 
 /// How many frames a stack may have.
-const DEPTH: usize = 128;
+const MAX_DEPTH: usize = 128;
 
 /// Stacks of waits, with their numbers and durations.
 #[derive(Default)]
@@ -53,7 +53,7 @@ impl Waits {
     fn add_wait(&self, addresses: Box<[usize]>, location: &'static Location<'static>, waited: Duration) {
         let thread = std::thread::current().name().unwrap_or_default().to_owned();
         let mut stacks = self.stacks.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_full = stacks.len() >= MOST;
+        let is_full = stacks.len() >= MAX_DISTINCT_WAITS;
         let wait = Wait { addresses, location, thread };
         if is_full && !stacks.contains_key(&wait) {
             self.missed.fetch_add(1, Ordering::Relaxed);
@@ -75,7 +75,7 @@ pub(super) fn sample(duration: Duration) -> Samples {
     );
     let labels = label_stacks();
     while let Some(left) = duration.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
-        waits.left.store(PER_SECOND, Ordering::Relaxed);
+        waits.left.store(MAX_STACKS_PER_SECOND, Ordering::Relaxed);
         std::thread::sleep(left.min(Duration::from_secs(1)));
     }
     drop((labels, traced));
@@ -101,10 +101,10 @@ pub(super) fn sample(duration: Duration) -> Samples {
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 fn own_stack() -> Box<[usize]> {
-    let mut addresses = Vec::with_capacity(DEPTH);
+    let mut addresses = Vec::with_capacity(MAX_DEPTH);
     backtrace::trace(|frame| {
         addresses.push(frame.ip() as usize);
-        addresses.len() < DEPTH
+        addresses.len() < MAX_DEPTH
     });
     addresses.into()
 }

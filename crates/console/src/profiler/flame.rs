@@ -26,7 +26,7 @@ pub(crate) struct Rect {
 }
 
 /// Narrower rectangles are omitted.
-const NARROWEST: f64 = 0.0008;
+const MIN_WIDTH: f64 = 0.0008;
 
 /// Maximum number of rectangles.
 const MAX_RECTANGLES: usize = 4_000;
@@ -96,7 +96,7 @@ fn add<'p>(root: &mut Node<'p>, profile: &'p Profile, scope: Scope<'_>, weigh: i
 fn draw(flame: &mut Flame, name: &str, node: &Node<'_>, row: usize, start: f64, totals: (u64, Option<u64>)) {
     let (weight, before) = totals;
     let width = node.weight as f64 / weight as f64;
-    if width < NARROWEST || flame.rects.len() >= MAX_RECTANGLES {
+    if width < MIN_WIDTH || flame.rects.len() >= MAX_RECTANGLES {
         return;
     }
     let share = |total: u64| if total > 0 { node.before as f64 / total as f64 } else { 0.0 };
@@ -151,7 +151,7 @@ pub(super) mod tests {
             stacks: stacks.collect(),
             functions,
             methods: BTreeMap::new(),
-            looks: 0,
+            sampling_rounds: 0,
         }
     }
 

@@ -23,7 +23,7 @@ pub(crate) struct Profile {
     /// The methods whose handlers were being polled at regular times, and how often.
     pub(crate) methods: BTreeMap<String, u64>,
     /// How often the threads were checked.
-    pub(crate) looks: u64,
+    pub(crate) sampling_rounds: u64,
 }
 
 /// A function that was sampled.
@@ -73,7 +73,7 @@ impl Profile {
         samples: Samples,
         metrics: &[Metrics],
     ) -> Self {
-        let Samples { stacks, missed, methods, looks, took } = samples;
+        let Samples { stacks, missed, methods, sampling_rounds, took } = samples;
         let mut functions = Functions::default();
         let stacks = stacks.into_iter().map(|stack| {
             let mut symbols = stack.symbols(kind);
@@ -97,7 +97,7 @@ impl Profile {
         });
         let stacks = stacks.collect();
         let functions = functions.all;
-        Self { id, kind, began, took, frequency, missed, functions, stacks, methods, looks }
+        Self { id, kind, began, took, frequency, missed, functions, stacks, methods, sampling_rounds }
     }
 
     /// Returns the number of samples or waits.

@@ -5,13 +5,13 @@ use polyrpc::layers::{Metrics, current_polls, label_stacks};
 use super::samples::{RawStack, Samples};
 use crate::stalls;
 
-/// Samples the polls of all threads until a time.
-fn look(samples: &mut Samples, duration: Duration, frequency: u32, metrics: &[Metrics]) {
+/// Samples the running polls of all threads, `frequency` times per second, for a duration.
+fn sample_polls(samples: &mut Samples, duration: Duration, frequency: u32, metrics: &[Metrics]) {
     let began = Instant::now();
     let pause = Duration::from_secs(1) / frequency.max(1);
     while began.elapsed() < duration {
         std::thread::sleep(pause.min(duration));
-        samples.looks += 1;
+        samples.sampling_rounds += 1;
         for poll in current_polls() {
             if let Some(call) = metrics.iter().find_map(|metrics| metrics.polled(&poll)) {
                 *samples.methods.entry(stalls::name(&call)).or_default() += 1;
@@ -36,7 +36,7 @@ pub(super) fn sample(duration: Duration, frequency: u32, metrics: &[Metrics]) ->
     let guard = guard.map_err(|error| format!("cannot sample this process: {error}"))?;
     let mut samples = Samples::default();
     let labels = label_stacks();
-    look(&mut samples, duration, frequency, metrics);
+    sample_polls(&mut samples, duration, frequency, metrics);
     drop(labels);
     // Addresses only: resolving them takes long, and the profiler's lock is held meanwhile.
     let report = guard.report().build_unresolved();

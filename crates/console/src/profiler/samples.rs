@@ -14,7 +14,7 @@ pub(super) struct Samples {
     /// The methods whose handlers were being polled at regular times, and how often.
     pub(super) methods: BTreeMap<String, u64>,
     /// How often the threads were checked.
-    pub(super) looks: u64,
+    pub(super) sampling_rounds: u64,
     pub(super) took: Duration,
 }
 

@@ -38,7 +38,7 @@ pub(crate) enum Progress {
 
 /// Maximum number of profiles that are kept, and of their bytes.
 const MAX_PROFILES: usize = 32;
-const KEPT_BYTES: usize = 16 << 20;
+const MAX_KEPT_BYTES: usize = 16 << 20;
 
 impl Profiler {
     /// Starts a profile, or joins the one of its kind that is being made. One of another kind has to end first.
@@ -111,7 +111,7 @@ impl State {
         self.kept.push_front(profile);
         let bytes =
             |kept: &VecDeque<Arc<Profile>>| kept.iter().map(|profile| profile.footprint()).sum::<usize>();
-        while self.kept.len() > MAX_PROFILES || self.kept.len() > 1 && bytes(&self.kept) > KEPT_BYTES {
+        while self.kept.len() > MAX_PROFILES || self.kept.len() > 1 && bytes(&self.kept) > MAX_KEPT_BYTES {
             self.kept.pop_back();
         }
     }

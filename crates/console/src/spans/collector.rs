@@ -21,7 +21,7 @@ pub(crate) fn collector() -> &'static Arc<Collector> {
             consoles: AtomicUsize::new(0),
             interval: AtomicU32::new(1),
             chosen: AtomicU64::new(0),
-            followed: AtomicU64::new(0),
+            propagated: AtomicU64::new(0),
             notable: AtomicU64::new(0),
             second: Mutex::new(None),
             names: Mutex::default(),
@@ -41,7 +41,7 @@ pub(crate) struct Collector {
     interval: AtomicU32,
     /// Number of calls recorded in this second: sampled here, or part of a trace that other processes record.
     chosen: AtomicU64,
-    followed: AtomicU64,
+    propagated: AtomicU64,
     /// Number of kept calls that turned out to be slow or to fail.
     notable: AtomicU64,
     second: Mutex<Option<Instant>>,
@@ -49,14 +49,14 @@ pub(crate) struct Collector {
     store: Mutex<Store>,
 }
 
-/// Maximum number of calls of a second that are recorded since their callers record them.
-const FOLLOWED: u64 = 4_000;
+/// Maximum number of calls per second that are recorded because their callers record them.
+const MAX_PROPAGATED_PER_SECOND: u64 = 4_000;
 
 /// Maximum number of slow and failed calls per second that are kept without having been sampled.
-const NOTABLE: u64 = 1_000;
+const MAX_NOTABLE_PER_SECOND: u64 = 1_000;
 
 /// Maximum number of names that are kept; methods are fewer, unless peers invent them.
-const NAMES: usize = 10_000;
+const MAX_NAMES: usize = 10_000;
 
 /// Maximum number of calls between two that may be chosen: at a million calls a second, each thread looks a thousand
 /// times.
@@ -102,7 +102,7 @@ impl Collector {
         let chosen = self.chosen.swap(0, Ordering::Relaxed);
         self.interval
             .store(next_interval(self.interval.load(Ordering::Relaxed), chosen, wanted), Ordering::Relaxed);
-        self.followed.store(0, Ordering::Relaxed);
+        self.propagated.store(0, Ordering::Relaxed);
         self.notable.store(0, Ordering::Relaxed);
         self.store().tick();
     }
@@ -129,7 +129,7 @@ impl Collector {
         // A countdown that began in a second with more calls is shortened.
         let longest = self.interval.load(Ordering::Relaxed).saturating_sub(1).min(MAX_INTERVAL);
         COUNTDOWN.with(|left| match left.get().min(longest) {
-            0 => self.takes_turn(left, longest),
+            0 => self.try_sample(left, longest),
             more => {
                 left.set(more - 1);
                 false
@@ -137,16 +137,17 @@ impl Collector {
         })
     }
 
+    /// Restarts the countdown. Returns whether the limit of this second still allows to sample the call.
     #[cold]
-    fn takes_turn(&self, left: &Cell<u32>, longest: u32) -> bool {
-        let most = 2 * self.settings.samples.get();
-        if most == 0 {
+    fn try_sample(&self, left: &Cell<u32>, longest: u32) -> bool {
+        let max = 2 * self.settings.samples.get();
+        if max == 0 {
             // Calls are sampled from the moment on that the setting is changed.
             left.set(0);
             return false;
         }
         left.set(longest);
-        self.chosen.fetch_add(1, Ordering::Relaxed) < most
+        self.chosen.fetch_add(1, Ordering::Relaxed) < max
     }
 
     #[cold]
@@ -195,14 +196,14 @@ impl Collector {
         if let Some(known) = names.get(&*name) {
             return known.clone();
         }
-        let name: Arc<str> = if names.len() < NAMES { name.into() } else { "other".into() };
+        let name: Arc<str> = if names.len() < MAX_NAMES { name.into() } else { "other".into() };
         names.insert(name.clone());
         name
     }
 
     #[cold]
     fn keep(&self, call: &CallStart<'_>, end: &CallEnd<'_>) {
-        if self.notable.fetch_add(1, Ordering::Relaxed) >= NOTABLE {
+        if self.notable.fetch_add(1, Ordering::Relaxed) >= MAX_NOTABLE_PER_SECOND {
             return;
         }
         let current = propagation::current();
@@ -223,8 +224,8 @@ impl CallTracer for Collector {
         if !self.is_on() {
             return None;
         }
-        let is_followed =
-            propagation::is_recorded() && self.followed.fetch_add(1, Ordering::Relaxed) < FOLLOWED;
+        let is_followed = propagation::is_recorded()
+            && self.propagated.fetch_add(1, Ordering::Relaxed) < MAX_PROPAGATED_PER_SECOND;
         (is_followed || self.should_sample()).then(|| self.record(call))
     }
 

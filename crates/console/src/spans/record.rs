@@ -24,27 +24,27 @@ struct Draft {
     /// `None` once it has ended.
     span: Option<Span>,
     /// Bytes of its notes.
-    noted: usize,
+    note_bytes: usize,
 }
 
 /// Maximum number of bytes of the notes of a call.
-const NOTES: usize = 4 << 10;
+const MAX_NOTE_BYTES: usize = 4 << 10;
 
 /// Maximum number of events of a call.
-const EVENTS: usize = 128;
+const MAX_EVENTS: usize = 128;
 
 impl Record {
     /// Starts the record of a call; `span` has the facts known at its start.
     pub(super) fn new(trace: Trace, span: Span, keep: fn(Span)) -> Self {
-        let span = Mutex::new(Draft { span: Some(span), noted: 0 });
+        let span = Mutex::new(Draft { span: Some(span), note_bytes: 0 });
         Self { trace, began: Instant::now(), span, keep }
     }
 
     fn change(&self, change: impl FnOnce(&mut Span, &mut usize)) {
         let mut draft = self.span.lock().unwrap_or_else(PoisonError::into_inner);
-        let Draft { span, noted } = &mut *draft;
+        let Draft { span, note_bytes } = &mut *draft;
         if let Some(span) = span {
-            change(span, noted);
+            change(span, note_bytes);
         }
     }
 }
@@ -62,7 +62,7 @@ impl CallTrace for Record {
         };
         self.change(|span, _| {
             // A client that is not observed runs within the server's call.
-            if span.side != side || span.events.len() >= EVENTS {
+            if span.side != side || span.events.len() >= MAX_EVENTS {
                 return;
             }
             if let Phase::Connect(Some(server)) = phase {
@@ -81,13 +81,13 @@ impl CallTrace for Record {
         let at = self.began.elapsed();
         // The text is the program's: it is formatted before the lock is taken.
         let mut text = text.to_string();
-        self.change(|span, noted| {
-            if span.events.len() >= EVENTS || *noted >= NOTES {
+        self.change(|span, note_bytes| {
+            if span.events.len() >= MAX_EVENTS || *note_bytes >= MAX_NOTE_BYTES {
                 return;
             }
-            let room = text.floor_char_boundary(NOTES - *noted);
+            let room = text.floor_char_boundary(MAX_NOTE_BYTES - *note_bytes);
             text.truncate(room);
-            *noted += text.len();
+            *note_bytes += text.len();
             span.events.push(Event { at, what: What::Note(text.into()) });
         });
     }

@@ -64,11 +64,11 @@ pub(crate) struct Interval {
 }
 
 /// Maximum length of the text of a failure.
-const MESSAGE: usize = 256;
+const MAX_MESSAGE_CHARS: usize = 256;
 
 impl Failure {
     pub(super) fn from_status(status: &Status) -> Self {
-        let message = status.message_or_code().chars().take(MESSAGE).collect::<String>();
+        let message = status.message_or_code().chars().take(MAX_MESSAGE_CHARS).collect::<String>();
         Self { code: status.code(), number: status.number(), message: message.into() }
     }
 }

@@ -72,19 +72,19 @@ pub(super) fn sort_latest_first(mut all: Vec<Arc<Span>>) -> Vec<Arc<Span>> {
 struct Ring {
     spans: VecDeque<Arc<Span>>,
     bytes: usize,
-    most: usize,
-    most_bytes: usize,
+    max_spans: usize,
+    max_bytes: usize,
 }
 
 impl Ring {
-    fn new(most: usize, most_bytes: usize) -> Self {
-        Self { spans: VecDeque::new(), bytes: 0, most, most_bytes }
+    fn new(max_spans: usize, max_bytes: usize) -> Self {
+        Self { spans: VecDeque::new(), bytes: 0, max_spans, max_bytes }
     }
 
     fn push(&mut self, span: Arc<Span>) {
         self.bytes += span.footprint();
         self.spans.push_back(span);
-        while self.spans.len() > self.most || self.bytes > self.most_bytes {
+        while self.spans.len() > self.max_spans || self.bytes > self.max_bytes {
             let Some(first) = self.spans.pop_front() else { return };
             self.bytes -= first.footprint();
         }
@@ -121,7 +121,7 @@ impl Search {
             && span.request >= self.min_request
             && span.reply >= self.min_reply
             && self.log_id.is_none_or(|id| span.log_id == id)
-            && self.error.as_ref().is_none_or(|error| is_of(span, error))
+            && self.error.as_ref().is_none_or(|error| has_error(span, error))
             && (!self.failed || span.failure.is_some())
             && self.side.is_none_or(|side| span.side == side)
             && contains(&self.method, &span.name)
@@ -131,7 +131,7 @@ impl Search {
 }
 
 /// Whether a span failed by this number or code; 0 is success.
-fn is_of(span: &Span, error: &str) -> bool {
+fn has_error(span: &Span, error: &str) -> bool {
     let Some(failure) = &span.failure else { return error == "0" };
     match error.parse::<i32>() {
         Ok(number) => failure.number == Some(number),

@@ -78,7 +78,7 @@ fn nodes(
 
 /// Tolerated contradiction between the times of two spans: the start of a span is read from the wall clock, its
 /// duration from another clock.
-const CLOCKS: Duration = Duration::from_micros(100);
+const MAX_CLOCK_SKEW: Duration = Duration::from_micros(100);
 
 /// Marks the spans that the end of a node waited for: the child that ended last before it, then the one that ended last
 /// before that one began, and so on.
@@ -90,7 +90,7 @@ fn mark(node: &mut Node, until: SystemTime) {
             .children
             .iter_mut()
             .filter(|child| !child.is_critical && child.span.began < until)
-            .filter(|child| child.span.end() <= until + CLOCKS)
+            .filter(|child| child.span.end() <= until + MAX_CLOCK_SKEW)
             .max_by_key(|child| child.span.end());
         let Some(last) = last else { return };
         mark(last, until);

@@ -5,13 +5,13 @@ use serde_json::{Map, Value, json};
 use crate::observed::ObservedServer;
 
 /// Depth to which an example has nested messages: they may contain themselves.
-const DEPTH: usize = 3;
+const MAX_DEPTH: usize = 3;
 
 /// Returns a message that the method takes, as JSON: every field with its default. Functions take a list.
 pub(crate) fn example(server: &ObservedServer, info: &MethodInfo) -> String {
     let message = info.messages.as_ref().and_then(|(input, _)| {
         let pools = server.monitor.descriptors();
-        pools.iter().find_map(|pool| pool.message(input)).map(|message| message_example(&message, DEPTH))
+        pools.iter().find_map(|pool| pool.message(input)).map(|message| message_example(&message, MAX_DEPTH))
     });
     let value = message.unwrap_or_else(|| if info.service.is_empty() { json!([]) } else { json!({}) });
     serde_json::to_string_pretty(&value).unwrap_or_default()

@@ -71,7 +71,7 @@ impl Variable for Sum {
         if let Some(past) = self.past.get() {
             let mut past = past.lock().unwrap_or_else(PoisonError::into_inner);
             past.push_front(self.value());
-            past.truncate(super::windows::LONGEST + 1);
+            past.truncate(super::windows::MAX_SECONDS + 1);
         }
     }
 }

@@ -8,7 +8,7 @@ use super::histogram::{Counts, Histogram};
 use super::registry::{self, Variable};
 use super::sharded::Sharded;
 use super::value::{Kind, Reading, Value};
-use super::windows::USUAL;
+use super::windows::DEFAULT_SECONDS;
 
 /// Records durations and their number: bvar's `LatencyRecorder`. Under the name `payment` it is listed as
 /// `payment_latency` (the average of the last ten seconds, in microseconds), `payment_latency_50`, `_80`, `_90`, `_99`,
@@ -87,7 +87,7 @@ impl Variable for Recorder {
         let counts = self.now();
         let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
         past.push_front((Instant::now(), counts));
-        past.truncate(USUAL);
+        past.truncate(DEFAULT_SECONDS);
     }
 }
 

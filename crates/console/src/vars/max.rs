@@ -73,7 +73,7 @@ impl Variable for Largest {
     fn sample(&self) {
         let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
         past.push_front(self.lately.swap(NONE, Ordering::Relaxed));
-        past.truncate(super::windows::LONGEST);
+        past.truncate(super::windows::MAX_SECONDS);
     }
 }
 

@@ -5,7 +5,7 @@ use super::counter::Counter;
 use super::max::Max;
 use super::registry::{self, Variable};
 use super::value::{Kind, Reading, Value};
-use super::windows::{LONGEST, USUAL};
+use super::windows::{DEFAULT_SECONDS, MAX_SECONDS};
 
 /// A variable of which there are windows: [`Counter`], [`Max`].
 pub trait Windowed: sealed::Sealed {}
@@ -54,8 +54,10 @@ impl Window {
     /// Creates a window of so many seconds, from 1 to 60, that is listed under this name.
     pub fn new(name: &str, of: &(impl Windowed + Clone + Send + Sync + 'static), seconds: usize) -> Self {
         of.keep();
-        let window =
-            Self(Arc::new(WindowOf { variable: Box::new(of.clone()), seconds: seconds.clamp(1, LONGEST) }));
+        let window = Self(Arc::new(WindowOf {
+            variable: Box::new(of.clone()),
+            seconds: seconds.clamp(1, MAX_SECONDS),
+        }));
         registry::list(name, &window.0);
         window
     }
@@ -102,7 +104,7 @@ impl PerSecond {
 
 impl RateOf {
     fn value(&self) -> f64 {
-        let (added, seconds) = self.0.value_over(USUAL);
+        let (added, seconds) = self.0.value_over(DEFAULT_SECONDS);
         added as f64 / seconds.max(1) as f64
     }
 }

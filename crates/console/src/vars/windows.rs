@@ -1,7 +1,7 @@
 //! Lengths of windows.
 
 /// Maximum length of a window, in seconds.
-pub(super) const LONGEST: usize = 60;
+pub(super) const MAX_SECONDS: usize = 60;
 
 /// Seconds that recent values cover: bvar's `bvar_dump_interval`.
-pub(super) const USUAL: usize = 10;
+pub(super) const DEFAULT_SECONDS: usize = 10;

@@ -25,7 +25,7 @@ pub struct Metadata {
 }
 
 /// Approximate overhead of an entry beyond its bytes.
-const ENTRY: usize = 128;
+const ENTRY_OVERHEAD_BYTES: usize = 128;
 
 impl Metadata {
     /// Creates empty metadata.
@@ -136,7 +136,7 @@ impl Metadata {
 
     /// Returns the approximate memory footprint in bytes.
     pub fn footprint(&self) -> usize {
-        self.entries.iter().map(|(key, value)| key.as_str().len() + value.len() + ENTRY).sum()
+        self.entries.iter().map(|(key, value)| key.as_str().len() + value.len() + ENTRY_OVERHEAD_BYTES).sum()
     }
 
     /// Returns the number of entries.

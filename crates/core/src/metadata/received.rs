@@ -31,8 +31,8 @@ pub struct ReceivedMetadata {
 impl ReceivedMetadata {
     /// Makes room for a number of entries of usual length.
     pub fn reserve(&mut self, entries: usize) {
-        self.keys.reserve(entries * KEY);
-        self.values.reserve(entries * VALUE);
+        self.keys.reserve(entries * TYPICAL_KEY_LENGTH);
+        self.values.reserve(entries * TYPICAL_VALUE_LENGTH);
         self.ends.reserve(entries);
     }
 
@@ -94,9 +94,9 @@ impl ReceivedMetadata {
 }
 
 /// Room for a key of usual length.
-const KEY: usize = 12;
+const TYPICAL_KEY_LENGTH: usize = 12;
 /// Room for a value of usual length.
-const VALUE: usize = 24;
+const TYPICAL_VALUE_LENGTH: usize = 24;
 
 #[cfg(test)]
 mod tests {

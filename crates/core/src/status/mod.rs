@@ -75,7 +75,8 @@ impl Status {
         match error.into().downcast::<Self>() {
             Ok(status) => *status,
             Err(error) => {
-                let mut status = Self::new(Code::Internal, HIDDEN).with_fault(Fault::Us).with_source(error);
+                let mut status =
+                    Self::new(Code::Internal, HIDDEN_MESSAGE).with_fault(Fault::Us).with_source(error);
                 status.local().hides = true;
                 status
             }
@@ -136,12 +137,12 @@ impl Status {
     /// Returns the metadata that the peer sent before its failure: user fields, metadata, headers. Empty for a local
     /// failure.
     pub fn headers(&self) -> &Metadata {
-        self.0.local.as_ref().map_or(&NOTHING, |local| &local.headers)
+        self.0.local.as_ref().map_or(&EMPTY_METADATA, |local| &local.headers)
     }
 
     /// Returns the trailers that the peer sent after its failure (gRPC). Empty for a local failure.
     pub fn trailers(&self) -> &Metadata {
-        self.0.local.as_ref().map_or(&NOTHING, |local| &local.trailers)
+        self.0.local.as_ref().map_or(&EMPTY_METADATA, |local| &local.trailers)
     }
 
     fn local(&mut self) -> &mut LocalDetails {
@@ -344,10 +345,10 @@ impl PartialEq for Status {
 impl Eq for Status {}
 
 /// Metadata of a failure that was received without any.
-static NOTHING: Metadata = Metadata::new();
+static EMPTY_METADATA: Metadata = Metadata::new();
 
 /// Text sent to the peer for an error that is hidden from it.
-const HIDDEN: &str = "internal error";
+const HIDDEN_MESSAGE: &str = "internal error";
 
 /// Returns the text of an error and of its chain of sources.
 fn with_sources(error: &(dyn Error + 'static)) -> String {

@@ -25,7 +25,7 @@ impl Text {
 /// protocol. Fault and retry follow from the code.
 #[cold]
 pub fn read(text: String, table: &[(Text, Code)]) -> Status {
-    let known = table.iter().chain(OURS).find(|(known, _)| known.covers(&text));
+    let known = table.iter().chain(POLYRPC_TEXTS).find(|(known, _)| known.covers(&text));
     let is_too_large = text.starts_with(TOO_LARGE);
     let status = Status::new(known.map_or(Code::Unknown, |(_, code)| *code), text).into_remote();
     // Every server with these limits would answer so.
@@ -115,7 +115,7 @@ pub fn without_brpc_prefix(mut text: &str) -> &str {
 pub const TOO_LARGE: &str = "the request is too large: ";
 
 /// Texts that our servers send in any protocol.
-const OURS: &[(Text, Code)] = &[
+const POLYRPC_TEXTS: &[(Text, Code)] = &[
     // A panic of the handler, in rpcx's wording (`server/service.go`), possibly followed by a stack trace.
     (Text::Begins("[service internal error]: "), Code::Internal),
     (Text::Begins("the method did not answer in time"), Code::DeadlineExceeded),

@@ -9,7 +9,7 @@ use polyrpc::Status;
 use polyrpc::discovery::Attributes;
 
 use super::Consul;
-use crate::http::{ANSWER, HttpResponse};
+use crate::http::{HttpResponse, RESPONSE_TIMEOUT};
 
 impl Consul {
     pub(super) async fn get(
@@ -37,12 +37,12 @@ impl Consul {
                 query.clone().with("index", index.0.to_string()).with("wait", format!("{}s", wait.as_secs()));
             let request = self.request(Method::GET, path, query, Bytes::new())?;
             // Consul adds up to a sixteenth to the wait.
-            if let Some(answer) = self.http.call_on(&request, wait + wait / 16 + ANSWER).await {
+            if let Some(answer) = self.http.call_on(&request, wait + wait / 16 + RESPONSE_TIMEOUT).await {
                 return Ok(answer);
             }
             *index = Index::default();
         }
-        self.get(path, query, ANSWER).await
+        self.get(path, query, RESPONSE_TIMEOUT).await
     }
 
     pub(super) async fn put(
@@ -51,11 +51,11 @@ impl Consul {
         query: Attributes,
         body: impl Into<Bytes>,
     ) -> Result<HttpResponse, Status> {
-        self.call(Method::PUT, path, query, body.into(), ANSWER).await
+        self.call(Method::PUT, path, query, body.into(), RESPONSE_TIMEOUT).await
     }
 
     pub(super) async fn delete(&self, path: &str) -> Result<HttpResponse, Status> {
-        self.call(Method::DELETE, path, Attributes::new(), Bytes::new(), ANSWER).await
+        self.call(Method::DELETE, path, Attributes::new(), Bytes::new(), RESPONSE_TIMEOUT).await
     }
 
     async fn call(

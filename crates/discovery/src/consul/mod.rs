@@ -139,7 +139,7 @@ pub(crate) fn discover(rest: &str) -> Result<Box<dyn Discover>, Status> {
                     "`tls` needs an agent in the URL; CONSUL_HTTP_ADDR may be an https:// address",
                 ));
             }
-            if matches!(Way::parse(&url, "")?, Way::Keys) {
+            if matches!(Interface::parse(&url, "")?, Interface::Keys) {
                 return Err(Status::invalid_argument(
                     "`by=keys` needs an agent and a path: expected consul://host:port/base/Service?by=keys",
                 ));
@@ -154,12 +154,12 @@ pub(crate) fn discover(rest: &str) -> Result<Box<dyn Discover>, Status> {
         }
     };
     let consul = open(&url)?;
-    match Way::parse(&url, &base)? {
-        Way::Keys if url.settings.value("tag").is_some() => {
+    match Interface::parse(&url, &base)? {
+        Interface::Keys if url.settings.value("tag").is_some() => {
             Err(Status::invalid_argument("the setting `tag` is for Consul's catalogue: keys have no tags"))
         }
-        Way::Keys => Ok(Box::new(consul.keys(&base).service(service))),
-        Way::Health | Way::Agent => Ok(healthy(&consul, &service, &url)),
+        Interface::Keys => Ok(Box::new(consul.keys(&base).service(service))),
+        Interface::Health | Interface::Agent => Ok(healthy(&consul, &service, &url)),
     }
 }
 
@@ -174,15 +174,15 @@ pub(crate) fn registrar(rest: &str) -> Result<Box<dyn Registrar>, Status> {
     }
     let consul = open(&url)?;
     let base = url.path.join("/");
-    Ok(match Way::parse(&url, &base)? {
-        Way::Keys => Box::new(consul.keys(&base)),
-        Way::Health => Box::new(consul.services()),
-        Way::Agent => Box::new(consul.services().legacy_rpcx_format()),
+    Ok(match Interface::parse(&url, &base)? {
+        Interface::Keys => Box::new(consul.keys(&base)),
+        Interface::Health => Box::new(consul.services()),
+        Interface::Agent => Box::new(consul.services().legacy_rpcx_format()),
     })
 }
 
 /// Where instances are stored.
-enum Way {
+enum Interface {
     /// In rpcx's keys.
     Keys,
     /// In the catalogue.
@@ -191,7 +191,7 @@ enum Way {
     Agent,
 }
 
-impl Way {
+impl Interface {
     /// Parses the setting `by`. Without it, a path selects the keys.
     fn parse(url: &UrlParts, base: &str) -> Result<Self, Status> {
         match url.settings.value("by") {
@@ -202,7 +202,7 @@ impl Way {
             ))),
             None | Some("health") => Ok(Self::Health),
             Some("agent") => Ok(Self::Agent),
-            Some(other) => Err(unknown_way(other)),
+            Some(other) => Err(unknown_interface(other)),
         }
     }
 }
@@ -231,7 +231,7 @@ fn healthy(consul: &Consul, service: &str, url: &UrlParts) -> Box<dyn Discover> 
 }
 
 #[cold]
-fn unknown_way(by: &str) -> Status {
+fn unknown_interface(by: &str) -> Status {
     Status::invalid_argument(format!("the setting `by` cannot be `{by}`: expected keys, health, agent"))
 }
 

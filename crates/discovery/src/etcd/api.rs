@@ -40,7 +40,7 @@ impl Api {
             // Half of this time is left for another server if one does not accept connections.
             .timeout(RESPONSE_TIMEOUT)
             // Notices a dead server, also while nothing changes.
-            .keepalive(KEEPALIVE);
+            .keepalive(KEEPALIVE_INTERVAL);
         let mut api = Self { client: client.build().map_err(failed)?, user, token: None };
         with_timeout(api.authenticate()).await?;
         Ok(api)
@@ -205,7 +205,7 @@ pub(super) fn failed(why: impl fmt::Display) -> Status {
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Keepalive interval of a connection. etcd closes a connection with pings more often than every 5 s
 /// (`--grpc-keepalive-min-time`).
-const KEEPALIVE: Duration = Duration::from_secs(10);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

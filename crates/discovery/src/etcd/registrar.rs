@@ -16,7 +16,7 @@ use super::proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUn
 use super::proto::etcdserverpb::{Compare, PutRequest, RequestOp, TxnRequest};
 use crate::rpcx_tree::{BASE_VALUE, Tree, attributes};
 
-/// Servers under one base path. All of them share a lease, so that they leave together when the process dies.
+/// Servers under one base path. All of them share a lease, so that they expire together when the process dies.
 #[derive(Debug)]
 pub struct EtcdRegistrar {
     etcd: Etcd,
@@ -32,11 +32,11 @@ struct LeaseConnection {
 
 impl Registrar for EtcdRegistrar {
     fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
-        self.enter(entry).map(|done| Ok(done?)).boxed()
+        self.register(entry).map(|done| Ok(done?)).boxed()
     }
 
     fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
-        self.leave(entry).map(|done| Ok(done?)).boxed()
+        self.deregister(entry).map(|done| Ok(done?)).boxed()
     }
 
     fn current_attributes<'a>(
@@ -52,7 +52,7 @@ impl EtcdRegistrar {
         Self { etcd, tree: Tree::new(base), held: Mutex::default() }
     }
 
-    async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
+    async fn register(&self, entry: &Advertisement) -> Result<(), Status> {
         let mut guard = self.held.lock().await;
         // After a failure, the next attempt uses a new connection.
         let mut held = match guard.take() {
@@ -76,7 +76,7 @@ impl EtcdRegistrar {
         Ok(pairs.next().map(|pair| attributes(&pair.value)))
     }
 
-    async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
+    async fn deregister(&self, entry: &Advertisement) -> Result<(), Status> {
         let mut guard = self.held.lock().await;
         let mut api = match guard.as_ref() {
             Some(held) => held.api.clone(),
@@ -92,7 +92,7 @@ impl EtcdRegistrar {
 
 impl LeaseConnection {
     async fn new(mut api: Api, ttl: Duration) -> Result<Self, Status> {
-        let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).clamp(1, LONGEST_LEASE);
+        let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).clamp(1, MAX_LEASE_SECONDS);
         let lease = api.grant(seconds).await?;
         Ok(Self { api, lease })
     }
@@ -138,4 +138,4 @@ impl fmt::Debug for LeaseConnection {
 }
 
 /// In seconds; etcd's maximum (`lease.maxLeaseTTL`).
-const LONGEST_LEASE: i64 = 9_000_000_000;
+const MAX_LEASE_SECONDS: i64 = 9_000_000_000;

@@ -13,12 +13,12 @@ pub(crate) struct Lines {
     rest: BytesMut,
     searched: usize,
     /// Keeps the connection alive as long as the response.
-    _line: HttpConnection,
+    _connection: HttpConnection,
 }
 
 impl Lines {
-    pub(super) fn new(body: Incoming, line: HttpConnection) -> Self {
-        Self { body, rest: BytesMut::new(), searched: 0, _line: line }
+    pub(super) fn new(body: Incoming, connection: HttpConnection) -> Self {
+        Self { body, rest: BytesMut::new(), searched: 0, _connection: connection }
     }
 
     /// Returns the next non-empty line; `None` when the server has ended the response.
@@ -31,8 +31,8 @@ impl Lines {
             match self.take_line() {
                 Some(line) if line.is_empty() => {}
                 Some(line) => return Ok(Some(line)),
-                None if self.rest.len() > LINE => {
-                    return Err(broken(&format!("a line has more than {LINE} bytes")));
+                None if self.rest.len() > MAX_LINE_LEN => {
+                    return Err(broken(&format!("a line has more than {MAX_LINE_LEN} bytes")));
                 }
                 None => match self.body.frame().await {
                     None => return Ok(None),
@@ -63,4 +63,4 @@ fn broken(why: &impl std::fmt::Display) -> Status {
 }
 
 /// A Kubernetes slice has at most a thousand endpoints, of some 500 bytes each.
-const LINE: usize = 4 << 20;
+const MAX_LINE_LEN: usize = 4 << 20;

@@ -89,10 +89,10 @@ impl Http {
     pub(crate) async fn call_on(&self, request: &Request<Bytes>, within: Duration) -> Option<HttpResponse> {
         let index = self.first.load(Ordering::Relaxed) % self.origins.len().max(1);
         let request = address_to(request, self.origins.get(index)?).ok()?;
-        let mut line = self.take_idle(index)?;
+        let mut connection = self.take_idle(index)?;
         let asking = async {
-            let response = line.send(request).await.ok()?;
-            self.read(response, line).await.ok()
+            let response = connection.send(request).await.ok()?;
+            self.read(response, connection).await.ok()
         };
         tokio::time::timeout(within, asking).await.ok().flatten()
     }
@@ -103,7 +103,7 @@ impl Http {
         request: Request<Bytes>,
         within: Duration,
     ) -> Result<LinesResponse, Status> {
-        let (response, line) = match tokio::time::timeout(within, self.send(&request)).await {
+        let (response, connection) = match tokio::time::timeout(within, self.send(&request)).await {
             Ok(sent) => sent?,
             Err(_) => {
                 self.first.fetch_add(1, Ordering::Relaxed);
@@ -112,9 +112,9 @@ impl Http {
             }
         };
         if response.status().is_success() {
-            return Ok(LinesResponse::Lines(Lines::new(response.into_body(), line)));
+            return Ok(LinesResponse::Lines(Lines::new(response.into_body(), connection)));
         }
-        match tokio::time::timeout(within, self.read(response, line)).await {
+        match tokio::time::timeout(within, self.read(response, connection)).await {
             Ok(answer) => Ok(LinesResponse::Refused(answer?)),
             Err(_) => Err(Status::deadline_exceeded(format!(
                 "{} did not send the reason of its rejection in time",
@@ -124,17 +124,21 @@ impl Http {
     }
 
     async fn exchange(&self, request: &Request<Bytes>) -> Result<HttpResponse, Status> {
-        let (response, line) = self.send(request).await?;
-        self.read(response, line).await
+        let (response, connection) = self.send(request).await?;
+        self.read(response, connection).await
     }
 
-    async fn read(&self, response: Response<Incoming>, line: HttpConnection) -> Result<HttpResponse, Status> {
+    async fn read(
+        &self,
+        response: Response<Incoming>,
+        connection: HttpConnection,
+    ) -> Result<HttpResponse, Status> {
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, BODY).collect().await.map_err(|error| {
+        let body = Limited::new(body, MAX_BODY_LEN).collect().await.map_err(|error| {
             Status::unavailable(format!("the response of {} was truncated: {error}", self.name()))
                 .with_scope(Scope::Connection)
         })?;
-        self.keep(line);
+        self.keep(connection);
         Ok(HttpResponse { status: head.status, headers: head.headers, body: body.to_bytes() })
     }
 
@@ -164,14 +168,14 @@ impl Http {
         };
         let request = address_to(request, origin)?;
         // The server may have closed an idle connection meanwhile; all requests here are idempotent.
-        if let Some(mut line) = self.take_idle(index)
-            && let Ok(response) = line.send(request.clone()).await
+        if let Some(mut connection) = self.take_idle(index)
+            && let Ok(response) = connection.send(request.clone()).await
         {
-            return Ok((response, line));
+            return Ok((response, connection));
         }
-        let mut line = self.connect(index, origin).await?;
-        match line.send(request).await {
-            Ok(response) => Ok((response, line)),
+        let mut connection = self.connect(index, origin).await?;
+        match connection.send(request).await {
+            Ok(response) => Ok((response, connection)),
             Err(error) => Err(unreachable(origin, &error)),
         }
     }
@@ -181,7 +185,7 @@ impl Http {
         let connecting = HttpConnection::connect(index, origin, &self.tls);
         #[cfg(not(feature = "tls"))]
         let connecting = HttpConnection::connect(index, origin);
-        match tokio::time::timeout(CONNECT, connecting).await {
+        match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
             Ok(connected) => connected.map_err(|error| unreachable(origin, &error)),
             Err(_) => Err(unreachable(origin, &std::io::ErrorKind::TimedOut)),
         }
@@ -190,14 +194,14 @@ impl Http {
     fn take_idle(&self, index: usize) -> Option<HttpConnection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.retain(HttpConnection::is_open);
-        let at = idle.iter().position(|line| line.index == index)?;
+        let at = idle.iter().position(|connection| connection.index == index)?;
         Some(idle.swap_remove(at))
     }
 
-    fn keep(&self, line: HttpConnection) {
+    fn keep(&self, connection: HttpConnection) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < IDLE {
-            idle.push(line);
+        if idle.len() < MAX_IDLE_CONNECTIONS {
+            idle.push(connection);
         }
     }
 
@@ -236,11 +240,11 @@ fn unreachable(origin: &Origin, why: &impl std::fmt::Display) -> Status {
 }
 
 /// Connect timeout, including TLS.
-const CONNECT: Duration = Duration::from_secs(3);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Ten thousand instances with all of Consul's data are some 20 MiB.
-const BODY: usize = 64 << 20;
+const MAX_BODY_LEN: usize = 64 << 20;
 /// Number of idle connections: a watch and a registration or two at a time need no more.
-const IDLE: usize = 4;
+const MAX_IDLE_CONNECTIONS: usize = 4;
 
 /// Timeout of an answer that is not a long poll.
-pub(crate) const ANSWER: Duration = Duration::from_secs(5);
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);

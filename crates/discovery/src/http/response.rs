@@ -37,7 +37,7 @@ impl HttpResponse {
 
     /// Start of the body, as text.
     fn text(&self) -> Cow<'_, str> {
-        let start = self.body.get(..TEXT).unwrap_or(&self.body);
+        let start = self.body.get(..MAX_TEXT_LEN).unwrap_or(&self.body);
         String::from_utf8_lossy(start)
     }
 }
@@ -54,4 +54,4 @@ fn code(status: StatusCode) -> Code {
 }
 
 /// Length of the body's start in an error message.
-const TEXT: usize = 200;
+const MAX_TEXT_LEN: usize = 200;

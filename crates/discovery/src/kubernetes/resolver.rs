@@ -33,13 +33,13 @@ impl PodDiscovery {
     }
 
     /// Lists the slices; in pages if there are many.
-    async fn list(&self, go_on: &str) -> Result<HttpResponse, Status> {
+    async fn list(&self, continue_token: &str) -> Result<HttpResponse, Status> {
         let mut query = self.query().with("limit", "500");
-        if !go_on.is_empty() {
-            query.set("continue", go_on);
+        if !continue_token.is_empty() {
+            query.set("continue", continue_token);
         }
         let request = self.kubernetes.request(format!("{}?{query}", self.path())).await?;
-        self.kubernetes.http.call(request, LIST).await
+        self.kubernetes.http.call(request, LIST_TIMEOUT).await
     }
 
     /// Watches changes from this version on.
@@ -49,22 +49,22 @@ impl PodDiscovery {
             .with("watch", "true")
             .with("allowWatchBookmarks", "true")
             .with("resourceVersion", version)
-            .with("timeoutSeconds", WATCH.as_secs().to_string());
+            .with("timeoutSeconds", WATCH_DURATION.as_secs().to_string());
         let request = self.kubernetes.request(format!("{}?{query}", self.path())).await?;
-        self.kubernetes.http.open(request, LIST).await
+        self.kubernetes.http.open(request, LIST_TIMEOUT).await
     }
 }
 
 /// Slices of a service: listed once, then watched.
 ///
 /// ```text
-/// Unknown ──list──▶ Known ──watch──▶ Followed ──the watch ends or breaks──▶ Known
+/// Unknown ──list──▶ Known ──watch──▶ Watching ──the watch ends or breaks──▶ Known
 ///    ▲                 │                 │
 ///    └─ 410 Gone, or ──┴─────────────────┘
 ///       refused
 /// ```
 struct SliceWatch {
-    of: PodDiscovery,
+    discovery: PodDiscovery,
     slices: BTreeMap<String, Slice>,
     state: State,
 }
@@ -76,7 +76,7 @@ enum State {
         /// Whether nothing was received since the list.
         fresh: bool,
     },
-    Followed {
+    Watching {
         version: String,
         fresh: bool,
         lines: Lines,
@@ -86,7 +86,7 @@ enum State {
 
 /// Result of following the watch.
 #[derive(Debug, PartialEq, Eq)]
-enum FollowOutcome {
+enum WatchOutcome {
     /// The slices have changed.
     Changed,
     /// The known version is too old to continue from.
@@ -94,63 +94,68 @@ enum FollowOutcome {
 }
 
 impl SliceWatch {
-    fn new(of: PodDiscovery) -> Self {
-        Self { of, slices: BTreeMap::new(), state: State::Unknown }
+    fn new(discovery: PodDiscovery) -> Self {
+        Self { discovery, slices: BTreeMap::new(), state: State::Unknown }
     }
 
     /// Lists all slices, page by page.
     async fn list(&mut self) -> Result<(), Status> {
-        let action = format!("cannot list the endpoint slices of {}", self.of);
+        let action = format!("cannot list the endpoint slices of {}", self.discovery);
         self.slices.clear();
-        let mut go_on = String::new();
+        let mut continue_token = String::new();
         let version = loop {
-            let part: List = self.of.list(&go_on).await?.json(&action)?;
+            let part: List = self.discovery.list(&continue_token).await?.json(&action)?;
             if part.items.is_unusable() {
-                return Err(Status::data_loss(format!("no endpoint slice of {} can be read", self.of)));
+                return Err(Status::data_loss(format!(
+                    "no endpoint slice of {} can be read",
+                    self.discovery
+                )));
             }
             let items = part.items.items.into_iter();
             self.slices.extend(items.map(|slice| (slice.metadata.name.clone(), slice)));
             self.check_size()?;
-            if part.metadata.go_on.is_empty() || part.metadata.go_on == go_on {
+            if part.metadata.continue_token.is_empty() || part.metadata.continue_token == continue_token {
                 break part.metadata.resource_version;
             }
-            go_on = part.metadata.go_on;
+            continue_token = part.metadata.continue_token;
         };
         self.state = State::Known { version, fresh: true };
         Ok(())
     }
 
     fn check_size(&self) -> Result<(), Status> {
-        match self.slices.len() > SLICES {
-            true => Err(Status::resource_exhausted(format!("{} has more than {SLICES} slices", self.of))),
+        match self.slices.len() > MAX_SLICES {
+            true => Err(Status::resource_exhausted(format!(
+                "{} has more than {MAX_SLICES} slices",
+                self.discovery
+            ))),
             false => Ok(()),
         }
     }
 
     /// Waits until the slices change.
-    async fn follow(&mut self) -> Result<FollowOutcome, Status> {
+    async fn wait_for_change(&mut self) -> Result<WatchOutcome, Status> {
         loop {
             match std::mem::replace(&mut self.state, State::Unknown) {
-                State::Unknown => return Ok(FollowOutcome::Gone),
-                State::Known { version, fresh } => match self.of.watch_from(&version).await {
+                State::Unknown => return Ok(WatchOutcome::Gone),
+                State::Known { version, fresh } => match self.discovery.watch_from(&version).await {
                     Ok(LinesResponse::Lines(lines)) => {
-                        self.state = State::Followed { version, fresh, lines, since: Instant::now() };
+                        self.state = State::Watching { version, fresh, lines, since: Instant::now() };
                     }
                     Ok(LinesResponse::Refused(answer)) if answer.status == StatusCode::GONE => {
                         return version_expired(fresh);
                     }
                     // The known version may be unknown to this server: the slices are listed again.
                     Ok(LinesResponse::Refused(answer)) => {
-                        return Err(
-                            answer.refusal(&format!("cannot watch the endpoint slices of {}", self.of))
-                        );
+                        return Err(answer
+                            .refusal(&format!("cannot watch the endpoint slices of {}", self.discovery)));
                     }
                     Err(status) => {
                         self.state = State::Known { version, fresh };
                         return Err(status);
                     }
                 },
-                State::Followed { version, fresh, lines, since } => {
+                State::Watching { version, fresh, lines, since } => {
                     if let Some(followed) = self.handle(version, fresh, lines, since).await? {
                         return Ok(followed);
                     }
@@ -166,10 +171,10 @@ impl SliceWatch {
         mut fresh: bool,
         mut lines: Lines,
         since: Instant,
-    ) -> Result<Option<FollowOutcome>, Status> {
+    ) -> Result<Option<WatchOutcome>, Status> {
         let mut changed = false;
         // A watch that is silent for longer than its lifetime is dead.
-        let mut until = Instant::now() + WATCH + SLACK;
+        let mut until = Instant::now() + WATCH_DURATION + WATCH_GRACE;
         loop {
             match timeout_at(until, lines.next()).await {
                 Ok(Ok(Some(line))) => match self.take(&line)? {
@@ -179,25 +184,25 @@ impl SliceWatch {
                         fresh = false;
                         if change && !changed {
                             changed = true;
-                            until = Instant::now() + SETTLING;
+                            until = Instant::now() + CHANGE_DEBOUNCE;
                         }
                     }
                 },
                 Err(_) if changed => {
-                    self.state = State::Followed { version, fresh, lines, since };
-                    return Ok(Some(FollowOutcome::Changed));
+                    self.state = State::Watching { version, fresh, lines, since };
+                    return Ok(Some(WatchOutcome::Changed));
                 }
                 Ok(Ok(None)) | Err(_) => {
                     self.state = State::Known { version, fresh };
-                    return match (changed, since.elapsed() < HASTY) {
-                        (true, _) => Ok(Some(FollowOutcome::Changed)),
+                    return match (changed, since.elapsed() < MIN_WATCH_DURATION) {
+                        (true, _) => Ok(Some(WatchOutcome::Changed)),
                         (false, false) => Ok(None),
                         (false, true) => Err(self.ended_early()),
                     };
                 }
                 Ok(Err(status)) => {
                     self.state = State::Known { version, fresh };
-                    return if changed { Ok(Some(FollowOutcome::Changed)) } else { Err(status) };
+                    return if changed { Ok(Some(WatchOutcome::Changed)) } else { Err(status) };
                 }
             }
         }
@@ -205,7 +210,7 @@ impl SliceWatch {
 
     #[cold]
     fn ended_early(&self) -> Status {
-        Status::unavailable(format!("Kubernetes ended the watch of {} at once", self.of))
+        Status::unavailable(format!("Kubernetes ended the watch of {} at once", self.discovery))
     }
 
     fn take(&mut self, line: &[u8]) -> Result<Event, Status> {
@@ -218,7 +223,10 @@ impl SliceWatch {
                 return Ok(Event::Gone);
             }
             let Failure { code, message } = failure;
-            return Err(Status::unavailable(format!("the watch of {} failed: {code} {message}", self.of)));
+            return Err(Status::unavailable(format!(
+                "the watch of {} failed: {code} {message}",
+                self.discovery
+            )));
         }
         // A malformed slice counts as missing; its version may be readable all the same.
         let metadata = update.object.get("metadata").cloned();
@@ -244,24 +252,24 @@ impl SliceWatch {
 
 impl WatchSource for SliceWatch {
     async fn next(&mut self) -> Result<Vec<Instance>, Status> {
-        if !matches!(self.state, State::Unknown) && self.follow().await? == FollowOutcome::Changed {
-            return instances(&self.slices, &self.of);
+        if !matches!(self.state, State::Unknown) && self.wait_for_change().await? == WatchOutcome::Changed {
+            return instances(&self.slices, &self.discovery);
         }
         self.list().await?;
-        instances(&self.slices, &self.of)
+        instances(&self.slices, &self.discovery)
     }
 
     fn warning(&mut self) -> Option<Status> {
         let counts = self.slices.values().map(Slice::endpoints);
         let (all, read) = counts.fold((0, 0), |(all, read), (more, also)| (all + more, read + also));
-        lenient_list::warning(all, read, format_args!("endpoints of {} in Kubernetes", self.of))
+        lenient_list::warning(all, read, format_args!("endpoints of {} in Kubernetes", self.discovery))
     }
 }
 
 /// Handles an expired version. If the slices were just listed, listing again would lead to the same result.
-fn version_expired(fresh: bool) -> Result<FollowOutcome, Status> {
+fn version_expired(fresh: bool) -> Result<WatchOutcome, Status> {
     match fresh {
-        false => Ok(FollowOutcome::Gone),
+        false => Ok(WatchOutcome::Gone),
         true => Err(Status::unavailable("the resource version just listed has already expired")),
     }
 }
@@ -299,14 +307,14 @@ struct Failure {
 }
 
 /// Timeout of a list, and of the start of a watch.
-const LIST: Duration = Duration::from_secs(15);
+const LIST_TIMEOUT: Duration = Duration::from_secs(15);
 /// Duration after which the server ends a watch, so that a dead one is noticed soon.
-const WATCH: Duration = Duration::from_secs(60);
+const WATCH_DURATION: Duration = Duration::from_secs(60);
 /// A service with more slices would have more than a million pods.
-const SLICES: usize = 10_000;
+const MAX_SLICES: usize = 10_000;
 /// Delay of a change: it seldom comes alone.
-const SETTLING: Duration = Duration::from_millis(20);
+const CHANGE_DEBOUNCE: Duration = Duration::from_millis(20);
 /// Extra time beyond a watch's lifetime.
-const SLACK: Duration = Duration::from_secs(10);
+const WATCH_GRACE: Duration = Duration::from_secs(10);
 /// A watch that ends sooner, without an event, will do so again.
-const HASTY: Duration = Duration::from_secs(1);
+const MIN_WATCH_DURATION: Duration = Duration::from_secs(1);

@@ -32,7 +32,7 @@ pub(super) struct Metadata {
     pub(super) resource_version: String,
     /// Continuation token of a paged list.
     #[serde(default, rename = "continue")]
-    pub(super) go_on: String,
+    pub(super) continue_token: String,
 }
 
 #[derive(Debug, Deserialize)]

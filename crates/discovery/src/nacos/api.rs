@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::Scope;
 use super::host::Host;
-use crate::http::{ANSWER, Http, HttpResponse};
+use crate::http::{Http, HttpResponse, RESPONSE_TIMEOUT};
 use crate::lenient_list::LenientList;
 
 /// Nacos' HTTP API in its two versions. Nacos 3.2 has the older one only as a plugin; rpcx's and brpc's users have
@@ -31,9 +31,9 @@ pub(super) struct Api {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     List,
-    Enter,
+    Register,
     Beat,
-    Leave,
+    Deregister,
 }
 
 #[derive(Clone)]
@@ -102,8 +102,10 @@ impl Api {
             fields.set("accessToken", self.token(login, newer).await?);
         }
         let request = Request::builder().method(method).uri(format!("{path}?{fields}"));
-        let answer =
-            self.http.call(request.body(Bytes::new()).map_err(|error| wrong(&error))?, ANSWER).await?;
+        let answer = self
+            .http
+            .call(request.body(Bytes::new()).map_err(|error| wrong(&error))?, RESPONSE_TIMEOUT)
+            .await?;
         Ok(Reply { answer, newer })
     }
 
@@ -135,7 +137,7 @@ impl Api {
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(Bytes::from(form.to_string()))
             .map_err(|error| wrong(&error))?;
-        self.http.call(request, ANSWER).await
+        self.http.call(request, RESPONSE_TIMEOUT).await
     }
 }
 
@@ -150,12 +152,12 @@ impl Verb {
     fn endpoint_of(self, newer: bool) -> (Method, &'static str) {
         match (self, newer) {
             (Self::List, false) => (Method::GET, "/nacos/v1/ns/instance/list"),
-            (Self::Enter, false) => (Method::POST, "/nacos/v1/ns/instance"),
+            (Self::Register, false) => (Method::POST, "/nacos/v1/ns/instance"),
             (Self::Beat, false) => (Method::PUT, "/nacos/v1/ns/instance/beat"),
-            (Self::Leave, false) => (Method::DELETE, "/nacos/v1/ns/instance"),
+            (Self::Deregister, false) => (Method::DELETE, "/nacos/v1/ns/instance"),
             (Self::List, true) => (Method::GET, "/nacos/v3/client/ns/instance/list"),
-            (Self::Enter | Self::Beat, true) => (Method::POST, "/nacos/v3/client/ns/instance"),
-            (Self::Leave, true) => (Method::DELETE, "/nacos/v3/client/ns/instance"),
+            (Self::Register | Self::Beat, true) => (Method::POST, "/nacos/v3/client/ns/instance"),
+            (Self::Deregister, true) => (Method::DELETE, "/nacos/v3/client/ns/instance"),
         }
     }
 }
@@ -252,7 +254,9 @@ impl List {
     /// Returns how long the answer is valid.
     pub(super) fn pause(&self) -> Duration {
         let millis = self.cache_millis.filter(|millis| *millis > 0);
-        millis.map_or(POLL, Duration::from_millis).clamp(Duration::from_millis(100), POLL)
+        millis
+            .map_or(MAX_POLL_INTERVAL, Duration::from_millis)
+            .clamp(Duration::from_millis(100), MAX_POLL_INTERVAL)
     }
 }
 
@@ -269,4 +273,4 @@ const PORT: u16 = 8848;
 const UNKNOWN: [i64; 2] = [20404, 21003];
 /// Nacos' default for clients without push (`SwitchDomain`, `defaultCacheMillis`), and the maximum: Nacos returns ten
 /// seconds to others, since it has other ways to notify its own clients.
-const POLL: Duration = Duration::from_secs(3);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(3);

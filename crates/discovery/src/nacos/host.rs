@@ -128,7 +128,7 @@ pub(super) fn host_registration(entry: &Advertisement) -> Result<HostRegistratio
     Ok(HostRegistration {
         ip: host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host),
         port,
-        weight: f64::from(attributes.weight()).min(HEAVIEST),
+        weight: f64::from(attributes.weight()).min(MAX_WEIGHT),
         enabled: attributes.is_active(),
         metadata,
     })
@@ -194,7 +194,7 @@ const NETWORK: &str = "network";
 /// Prefix of the names that Nacos interprets itself.
 const PRESERVED: &str = "preserved.";
 /// Maximum weight in Nacos (`Constants`).
-const HEAVIEST: f64 = 10_000.0;
+const MAX_WEIGHT: f64 = 10_000.0;
 
 #[cfg(test)]
 mod tests {

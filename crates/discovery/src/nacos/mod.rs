@@ -42,7 +42,7 @@ pub struct Nacos {
     api: Arc<Api>,
     scope: Scope,
     /// Entries that were registered here, in their last version.
-    entered: Mutex<HashMap<String, Advertisement>>,
+    registered: Mutex<HashMap<String, Advertisement>>,
 }
 
 /// Namespace, group and cluster.
@@ -62,7 +62,7 @@ impl Nacos {
     /// If the URL is invalid. No connection is made yet.
     pub fn new(urls: &str) -> Result<Self> {
         let scope = Scope { namespace: None, group: "DEFAULT_GROUP".to_owned(), cluster: None };
-        Ok(Self { api: Arc::new(Api::new(urls)?), scope, entered: Mutex::default() })
+        Ok(Self { api: Arc::new(Api::new(urls)?), scope, registered: Mutex::default() })
     }
 
     /// Sets the namespace, by its id.

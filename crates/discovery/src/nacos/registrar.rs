@@ -14,11 +14,11 @@ use super::host::{current_attributes, host_registration};
 
 impl Registrar for Nacos {
     fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
-        async { Ok(self.enter(entry).await?) }.boxed()
+        async { Ok(self.register(entry).await?) }.boxed()
     }
 
     fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
-        async { Ok(self.leave(entry).await?) }.boxed()
+        async { Ok(self.deregister(entry).await?) }.boxed()
     }
 
     fn current_attributes<'a>(
@@ -30,17 +30,20 @@ impl Registrar for Nacos {
 }
 
 impl Nacos {
-    async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
+    async fn register(&self, entry: &Advertisement) -> Result<(), Status> {
         let known =
-            self.entered.lock().unwrap_or_else(PoisonError::into_inner).get(&entry.to_string()).cloned();
+            self.registered.lock().unwrap_or_else(PoisonError::into_inner).get(&entry.to_string()).cloned();
         if known.as_ref() == Some(entry) && self.beat(entry).await? {
             return Ok(());
         }
         let host = host_registration(entry)?;
         let fields = host.fields(self.fields(&entry.service))?;
-        let reply = self.api.call(Verb::Enter, &fields).await?;
+        let reply = self.api.call(Verb::Register, &fields).await?;
         reply.check_success(&format!("cannot register {entry} in Nacos"))?;
-        self.entered.lock().unwrap_or_else(PoisonError::into_inner).insert(entry.to_string(), entry.clone());
+        self.registered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(entry.to_string(), entry.clone());
         Ok(())
     }
 
@@ -66,15 +69,15 @@ impl Nacos {
         current_attributes(list.hosts.items, entry)
     }
 
-    async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
+    async fn deregister(&self, entry: &Advertisement) -> Result<(), Status> {
         self.forget(entry);
         let fields = host_registration(entry)?.with_address(self.fields(&entry.service));
-        let reply = self.api.call(Verb::Leave, &fields).await?;
+        let reply = self.api.call(Verb::Deregister, &fields).await?;
         reply.check_success(&format!("cannot deregister {entry} from Nacos"))
     }
 
     fn forget(&self, entry: &Advertisement) {
-        self.entered.lock().unwrap_or_else(PoisonError::into_inner).remove(&entry.to_string());
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner).remove(&entry.to_string());
     }
 
     fn fields(&self, service: &str) -> Attributes {

@@ -60,8 +60,8 @@ impl Redis {
 
     async fn connect(&self) -> Result<MultiplexedConnection, Status> {
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(ANSWER))
-            .set_response_timeout(Some(ANSWER));
+            .set_connection_timeout(Some(RESPONSE_TIMEOUT))
+            .set_response_timeout(Some(RESPONSE_TIMEOUT));
         with_timeout(self.client.get_multiplexed_async_connection_with_config(&config)).await
     }
 }
@@ -98,7 +98,7 @@ fn open(url: &UrlParts) -> Result<Redis, Status> {
 
 /// Awaits an answer with a timeout.
 async fn with_timeout<T>(request: impl Future<Output = Result<T, RedisError>>) -> Result<T, Status> {
-    match timeout(ANSWER, request).await {
+    match timeout(RESPONSE_TIMEOUT, request).await {
         Ok(answer) => answer.map_err(failed),
         Err(_) => Err(failed("no response in time")),
     }
@@ -112,7 +112,7 @@ fn failed(why: impl fmt::Display) -> Status {
 pub(crate) const PARAMETERS: [&str; 2] = ["db", "slash"];
 
 /// Timeout of an answer.
-const ANSWER: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {

@@ -27,7 +27,7 @@ struct Connection(MultiplexedConnection);
 
 impl Registrar for RedisRegistrar {
     fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
-        self.enter(entry).map(|done| Ok(done?)).boxed()
+        self.register(entry).map(|done| Ok(done?)).boxed()
     }
 
     fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
@@ -60,7 +60,7 @@ impl RedisRegistrar {
         Self { redis, tree: Tree::new(base), connection: Mutex::default() }
     }
 
-    async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
+    async fn register(&self, entry: &Advertisement) -> Result<(), Status> {
         let directory = self.tree.service(&entry.service);
         let mut write = pipe();
         // An existing key is not overwritten: rpcx's clients would be notified of a change.
@@ -70,7 +70,7 @@ impl RedisRegistrar {
         write.set_nx(key(&directory), StoredEntry::json(&directory, &entry.service)?).ignore();
         let path = self.tree.instance(entry);
         let kept = StoredEntry::json(&path, &entry.instance.attributes.to_string())?;
-        let millis = u64::try_from(entry.ttl.as_millis()).unwrap_or(u64::MAX).clamp(1, LONGEST_EXPIRY);
+        let millis = u64::try_from(entry.ttl.as_millis()).unwrap_or(u64::MAX).clamp(1, MAX_EXPIRY_MILLIS);
         write.pset_ex(key(&path), kept, millis).ignore();
         self.query(&write).await
     }
@@ -95,4 +95,4 @@ impl fmt::Debug for Connection {
 }
 
 /// In milliseconds: a century.
-const LONGEST_EXPIRY: u64 = 100 * 366 * 24 * 3600 * 1000;
+const MAX_EXPIRY_MILLIS: u64 = 100 * 366 * 24 * 3600 * 1000;

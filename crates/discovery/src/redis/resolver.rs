@@ -141,7 +141,7 @@ impl RedisWatch {
     /// Further notifications that have arrived are consumed too: a single list covers all of them.
     async fn wait_for_change(&mut self) -> Result<(), Status> {
         let mut changes = self.changes.on_message();
-        let Ok(mut next_change) = timeout(LOOK, changes.next()).await else {
+        let Ok(mut next_change) = timeout(POLL_INTERVAL, changes.next()).await else {
             return Ok(());
         };
         while next_change.is_some() {
@@ -155,7 +155,7 @@ impl RedisWatch {
 }
 
 /// Longest time between two polls of the keys.
-const LOOK: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// No client can use more instances than that.
 const MAX_KEYS: usize = 100_000;
 

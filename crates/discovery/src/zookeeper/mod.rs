@@ -46,7 +46,7 @@ impl ZooKeeper {
     async fn connect(&self, session: Duration) -> Result<Client, Status> {
         let connector = Client::connector()
             .with_session_timeout(session)
-            .with_connection_timeout(ANSWER)
+            .with_connection_timeout(RESPONSE_TIMEOUT)
             .with_fail_eagerly();
         Ok(with_timeout(connector.connect(&self.cluster)).await?)
     }
@@ -95,7 +95,7 @@ impl From<Failure> for Status {
 
 /// Awaits an answer with a timeout.
 async fn with_timeout<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
-    match timeout(ANSWER, request).await {
+    match timeout(RESPONSE_TIMEOUT, request).await {
         Ok(answer) => answer.map_err(Failure::Zoo),
         Err(_) => Err(Failure::Silence),
     }
@@ -107,4 +107,4 @@ fn failed(why: impl fmt::Display) -> Status {
 }
 
 /// Timeout of an answer.
-const ANSWER: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);

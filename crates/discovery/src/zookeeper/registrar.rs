@@ -14,7 +14,7 @@ use zookeeper_client::{Acls, Client, CreateMode, Error, SessionState};
 use super::{Failure, ZooKeeper, failed, with_timeout};
 use crate::rpcx_tree::{BASE_VALUE, Tree, attributes};
 
-/// Servers under one base path. All of them belong to a session, so that they leave together when the process dies.
+/// Servers under one base path. All of them belong to one session, so that they expire together when the process dies.
 #[derive(Debug)]
 pub struct ZooKeeperRegistrar {
     ensemble: ZooKeeper,
@@ -24,11 +24,11 @@ pub struct ZooKeeperRegistrar {
 
 impl Registrar for ZooKeeperRegistrar {
     fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
-        self.enter(entry).map(|done| Ok(done?)).boxed()
+        self.register(entry).map(|done| Ok(done?)).boxed()
     }
 
     fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
-        self.leave(entry).map(|done| Ok(done?)).boxed()
+        self.deregister(entry).map(|done| Ok(done?)).boxed()
     }
 
     fn current_attributes<'a>(
@@ -44,7 +44,7 @@ impl ZooKeeperRegistrar {
         Self { ensemble, tree, client: Mutex::default() }
     }
 
-    async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
+    async fn register(&self, entry: &Advertisement) -> Result<(), Status> {
         let mut guard = self.client.lock().await;
         let client = self.session(&mut guard, entry.ttl).await?;
         self.write(client, entry).await
@@ -121,7 +121,7 @@ impl ZooKeeperRegistrar {
         Ok(found.map(|(data, _)| attributes(&data)))
     }
 
-    async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
+    async fn deregister(&self, entry: &Advertisement) -> Result<(), Status> {
         let mut guard = self.client.lock().await;
         let client = self.session(&mut guard, entry.ttl).await?;
         ignore_missing(with_timeout(client.delete(&self.tree.instance(entry), None)).await)
@@ -139,7 +139,7 @@ async fn is_connected(client: &Client) -> bool {
         }
         !state.is_terminated()
     };
-    timeout(RECONNECTING, settled).await.unwrap_or(false)
+    timeout(RECONNECT_TIMEOUT, settled).await.unwrap_or(false)
 }
 
 fn ignore_missing(done: Result<(), Failure>) -> Result<(), Status> {
@@ -150,4 +150,4 @@ fn ignore_missing(done: Result<(), Failure>) -> Result<(), Status> {
 }
 
 /// Time that a session may take to reconnect: its client tries more than once a second.
-const RECONNECTING: Duration = Duration::from_millis(1500);
+const RECONNECT_TIMEOUT: Duration = Duration::from_millis(1500);

@@ -68,7 +68,7 @@ impl ZooKeeperService {
     }
 
     async fn begin(&self) -> Result<ZooKeeperWatch, Status> {
-        let client = self.ensemble.connect(SESSION).await?;
+        let client = self.ensemble.connect(SESSION_TIMEOUT).await?;
         // The watch is set first: a change while the nodes are read is reported afterwards.
         let changes = with_timeout(client.watch(&self.path, AddWatchMode::PersistentRecursive)).await?;
         let mut watching = ZooKeeperWatch { client, changes, nodes: BTreeMap::new() };
@@ -96,7 +96,7 @@ impl ZooKeeperWatch {
             let data = read(client, &format!("{path}/{name}")).await?;
             Ok::<_, Status>((name, data))
         });
-        let mut reads = reads.buffer_unordered(AT_ONCE);
+        let mut reads = reads.buffer_unordered(MAX_CONCURRENT_READS);
         while let Some(node) = reads.next().await {
             match node? {
                 (name, Some(data)) => self.nodes.insert(name, data),
@@ -139,6 +139,6 @@ async fn read(client: &Client, path: &str) -> Result<Option<Vec<u8>>, Status> {
 }
 
 /// Timeout of a session that only reads, without a connection.
-const SESSION: Duration = Duration::from_secs(10);
+const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of nodes that are read concurrently.
-const AT_ONCE: usize = 64;
+const MAX_CONCURRENT_READS: usize = 64;

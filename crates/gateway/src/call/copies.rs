@@ -5,21 +5,21 @@ use std::sync::Arc;
 use polyrpc::codec::Body;
 use polyrpc::fallback::RawRequest;
 
-use super::decision::{Decision, Way};
+use super::decision::{Decision, Forwarding};
 use crate::mirror::{CallCopy, Leg};
-use crate::plan::Lasting;
+use crate::plan::RouteState;
 use crate::upstream::Upstream;
 
 /// Prepares a copy of a call, if the route has a mirror, the method has no side effects, and the limits allow it.
 pub(super) fn prepare(decision: &Decision, call: &RawRequest, body: &Body) -> Option<CallCopy> {
-    let Lasting { mirror: Some(mirror), .. } = &*decision.route.lasting else { return None };
+    let RouteState { mirror: Some(mirror), .. } = &*decision.route.state else { return None };
     if call.is_oneway() || !decision.is_safe() || !mirror.selects(call.metadata()) {
         return None;
     }
     let admitted = mirror.admit(body.bytes.len() + call.attachment().len())?;
     let second = mirror.second(&decision.upstream().spec.name)?;
     let leg = |upstream: &Arc<Upstream>| {
-        let Way { pair, target, options, .. } = decision.way_to(upstream, call).ok()?;
+        let Forwarding { pair, target, options, .. } = decision.forwarding_to(upstream, call).ok()?;
         Some(Leg { upstream: upstream.clone(), pair, target, options })
     };
     match (leg(&mirror.candidate), leg(second)) {

@@ -47,7 +47,7 @@ pub(super) struct Decision {
 }
 
 /// How to call an upstream.
-pub(super) struct Way {
+pub(super) struct Forwarding {
     pub(super) pair: Arc<Pair>,
     pub(super) target: String,
     pub(super) options: CallOptions,
@@ -71,7 +71,7 @@ impl Decision {
     /// Admits the call to the route and the upstream. A call of one message is admitted when the message is complete:
     /// otherwise callers that send nothing could use up the limit.
     pub(super) fn admit(mut self: Box<Self>) -> Result<Box<Self>> {
-        let admitted = self.route.lasting.call_limit.admit(self.connection);
+        let admitted = self.route.state.call_limit.admit(self.connection);
         self.in_route = admitted.ok_or_else(|| refusal::too_many_calls(&self.route.name))?;
         self.admit_to_upstream()
     }
@@ -100,7 +100,8 @@ impl Decision {
         call: &RawRequest,
     ) -> Result<Self> {
         let upstream = &route.targets().get(upstream_index).ok_or_else(|| refusal::no_route(call))?.upstream;
-        let Way { pair, target, options, to } = way(&route, (&schemas, &proxies), &names, upstream, call)?;
+        let Forwarding { pair, target, options, to } =
+            forwarding(&route, (&schemas, &proxies), &names, upstream, call)?;
         let (from, caller) = (call.format(), call.protocol());
         Ok(Self {
             route,
@@ -139,8 +140,8 @@ impl Decision {
     }
 
     /// Decides how to call another upstream of the route.
-    pub(super) fn way_to(&self, upstream: &Upstream, call: &RawRequest) -> Result<Way> {
-        way(&self.route, (&self.schemas, &self.proxies), &self.names, upstream, call)
+    pub(super) fn forwarding_to(&self, upstream: &Upstream, call: &RawRequest) -> Result<Forwarding> {
+        forwarding(&self.route, (&self.schemas, &self.proxies), &self.names, upstream, call)
     }
 
     pub(super) fn upstream(&self) -> &Arc<Upstream> {
@@ -168,13 +169,13 @@ impl Decision {
     }
 }
 
-fn way(
+fn forwarding(
     route: &Route,
     (schemas, proxies): (&Schemas, &Proxies),
     (service, method): &(String, String),
     upstream: &Upstream,
     call: &RawRequest,
-) -> Result<Way> {
+) -> Result<Forwarding> {
     let protocol = upstream.protocol();
     let from = call.format();
     let to = upstream.format(from);
@@ -207,7 +208,7 @@ fn way(
         Some(numbered) if !keeps_number => numbered.clone(),
         _ => target,
     };
-    Ok(Way { pair, target, options, to })
+    Ok(Forwarding { pair, target, options, to })
 }
 
 fn pick_upstream(route: &Route, proxies: &Proxies, call: &RawRequest) -> usize {

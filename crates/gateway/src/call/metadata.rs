@@ -107,20 +107,20 @@ fn count_hop(metadata: &mut Metadata) -> Result<()> {
     if hops >= MAX_HOPS {
         return Err(refusal::too_many_hops());
     }
-    metadata.insert(HOPS, Bytes::from_static(PASSED[usize::from(hops)].as_bytes()));
+    metadata.insert(HOPS, Bytes::from_static(HOP_COUNTS[usize::from(hops)].as_bytes()));
     Ok(())
 }
 
 /// Refuses metadata for which the receiver would end a connection that other calls share. What the gateway adds is not the
 /// caller's: there is room for it.
 fn check_count(protocol: Protocol, metadata: &Metadata) -> Result<()> {
-    let most = protocol.descriptor().capabilities.most_metadata.saturating_sub(OWN);
-    if metadata.len() <= most {
+    let max = protocol.descriptor().capabilities.most_metadata.saturating_sub(RESERVED_ENTRIES);
+    if metadata.len() <= max {
         return Ok(());
     }
     let is_own = |key: &str| [HOPS, origin::FORWARDED_FOR].contains(&key);
     match metadata.iter().filter(|(key, _)| !is_own(key)).count() {
-        count if count > most => Err(refusal::too_much_metadata(protocol, count, most)),
+        count if count > max => Err(refusal::too_much_metadata(protocol, count, max)),
         _ => Ok(()),
     }
 }
@@ -152,11 +152,11 @@ fn describes_client(key: &str) -> bool {
 
 /// Room for the entries that the gateway and its client add: hops, the caller's address, the mark of a copy, credential,
 /// timeout, trace.
-const OWN: usize = 16;
+const RESERVED_ENTRIES: usize = 16;
 
 /// Metadata key for the number of gateways that a call has passed.
 const HOPS: &str = "x-polyrpc-hops";
 const MAX_HOPS: u8 = 8;
 
 /// The numbers behind those below [`MAX_HOPS`].
-const PASSED: [&str; MAX_HOPS as usize] = ["1", "2", "3", "4", "5", "6", "7", "8"];
+const HOP_COUNTS: [&str; MAX_HOPS as usize] = ["1", "2", "3", "4", "5", "6", "7", "8"];

@@ -40,10 +40,10 @@ pub(super) fn metadata(protocol: Protocol, key: &str) -> Failure {
 
 /// The call or its response has more entries of metadata than the receiver's connection survives.
 #[cold]
-pub(super) fn too_much_metadata(protocol: Protocol, count: usize, most: usize) -> Failure {
+pub(super) fn too_much_metadata(protocol: Protocol, count: usize, max: usize) -> Failure {
     let name = name(protocol);
     let text = format!(
-        "polyrpc-gateway: a call of {name} has at most {most} entries of metadata, this one has {count}"
+        "polyrpc-gateway: a call of {name} has at most {max} entries of metadata, this one has {count}"
     );
     Status::resource_exhausted(text).with_retry(Retry::Never).into()
 }

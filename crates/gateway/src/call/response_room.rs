@@ -53,7 +53,7 @@ async fn wait_for_room(
 /// minutes would hold back all that are answered at once.
 pub(super) async fn await_response<T>(room: Room, response: impl Future<Output = T>) -> (T, Option<Room>) {
     let mut response = pin!(response);
-    match timeout(SOON, response.as_mut()).await {
+    match timeout(ROOM_TIMEOUT, response.as_mut()).await {
         Ok(response) => (response, Some(room)),
         Err(_) => {
             drop(room);
@@ -62,4 +62,5 @@ pub(super) async fn await_response<T>(room: Room, response: impl Future<Output =
     }
 }
 
-const SOON: Duration = Duration::from_secs(2);
+/// Time after which a pending response gives its room to others.
+const ROOM_TIMEOUT: Duration = Duration::from_secs(2);

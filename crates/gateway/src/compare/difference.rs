@@ -48,8 +48,8 @@ impl Comparison<'_> {
         }
         let equal = match (self.rules.action_for(path), one, other) {
             (Some(RuleAction::Ignore), ..) => true,
-            (Some(RuleAction::Tolerance(most)), one, other) => match (number(one), number(other)) {
-                (Some(one), Some(other)) => (one - other).abs() <= *most,
+            (Some(RuleAction::Tolerance(tolerance)), one, other) => match (number(one), number(other)) {
+                (Some(one), Some(other)) => (one - other).abs() <= *tolerance,
                 _ => is_same(one, other),
             },
             (Some(RuleAction::Regex(pattern)), Value::String(one), Value::String(other)) => {

@@ -60,7 +60,7 @@ impl Findings {
         differences: BTreeMap<String, Difference>,
         noise: &BTreeMap<String, Difference>,
     ) {
-        let known = self.methods.contains_key(method) || self.methods.len() < METHODS;
+        let known = self.methods.contains_key(method) || self.methods.len() < MAX_METHODS;
         let method = if known { method } else { "other methods" };
         let all = &mut self.paths;
         let findings = self.methods.entry(method.to_owned()).or_default();
@@ -78,7 +78,7 @@ impl Findings {
                 true => path.both += 1,
                 false => path.alone += 1,
             }
-            if path.samples.len() < SAMPLES {
+            if path.samples.len() < MAX_SAMPLES {
                 path.samples.push(difference);
             }
         }
@@ -92,7 +92,7 @@ impl Findings {
 impl MethodFindings {
     fn path(&mut self, path: &str, all: &mut usize) -> Option<&mut PathFindings> {
         if !self.paths.contains_key(path) {
-            if self.paths.len() >= PATHS || *all >= ALL_PATHS {
+            if self.paths.len() >= MAX_PATHS_PER_METHOD || *all >= MAX_PATHS {
                 self.at_other_paths += 1;
                 return None;
             }
@@ -151,12 +151,12 @@ const MIN_CALLS: u64 = 300;
 const MAX_EXACT_TOSSES: u64 = 1_000;
 
 /// Maximum of paths of a method and of all methods, and of samples of a path.
-const PATHS: usize = 1_000;
-const ALL_PATHS: usize = 10_000;
-const SAMPLES: usize = 5;
+const MAX_PATHS_PER_METHOD: usize = 1_000;
+const MAX_PATHS: usize = 10_000;
+const MAX_SAMPLES: usize = 5;
 
 /// Maximum number of methods with separate findings.
-const METHODS: usize = 1_000;
+const MAX_METHODS: usize = 1_000;
 
 #[cfg(test)]
 mod tests {
@@ -208,7 +208,7 @@ mod tests {
             let method = &findings.methods()["Get"];
             assert_eq!(method.verdict(&method.paths["price"]), Verdict::Differs, "{noisy}");
             assert_eq!(method.verdict(&method.paths["time"]), Verdict::Noise, "{noisy}");
-            assert_eq!(method.paths["price"].samples.len(), SAMPLES);
+            assert_eq!(method.paths["price"].samples.len(), MAX_SAMPLES);
         }
     }
 
@@ -230,14 +230,14 @@ mod tests {
     #[test]
     fn paths_and_methods_are_bounded() {
         let mut findings = Findings::default();
-        for n in 0..PATHS + 10 {
+        for n in 0..MAX_PATHS_PER_METHOD + 10 {
             findings.record("Get", differing(&[&n.to_string()]), &BTreeMap::new());
         }
         let method = &findings.methods()["Get"];
-        assert_eq!((method.paths.len(), method.at_other_paths), (PATHS, 10));
-        for n in 0..METHODS + 10 {
+        assert_eq!((method.paths.len(), method.at_other_paths), (MAX_PATHS_PER_METHOD, 10));
+        for n in 0..MAX_METHODS + 10 {
             findings.record(&n.to_string(), BTreeMap::new(), &BTreeMap::new());
         }
-        assert_eq!(findings.methods().len(), METHODS + 1);
+        assert_eq!(findings.methods().len(), MAX_METHODS + 1);
     }
 }

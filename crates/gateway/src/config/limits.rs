@@ -76,7 +76,7 @@ fn check_all(limits: &Lined<Limits>, found: &mut Found) {
     );
     let Some(memory) = limits.memory.map(|size| size.0).filter(|size| *size > 0) else { return };
     let message = limits.message.map_or(0, |size| size.0);
-    if memory < LEAST_MEMORY {
+    if memory < MIN_MEMORY {
         found.add(
             &at,
             "memory",
@@ -134,4 +134,4 @@ fn is_zero(time: Option<Span>) -> bool {
 }
 
 /// Least memory of a gateway, in bytes.
-const LEAST_MEMORY: usize = 4 << 20;
+const MIN_MEMORY: usize = 4 << 20;

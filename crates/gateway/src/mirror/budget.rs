@@ -7,8 +7,8 @@ use std::time::Instant;
 /// Limits the copies in flight, their bytes, and the copies started per second.
 #[derive(Debug)]
 pub(super) struct Budget {
-    most_copies: usize,
-    most_bytes: usize,
+    max_copies: usize,
+    max_bytes: usize,
     used: Arc<Usage>,
     rate: Mutex<Rate>,
 }
@@ -22,7 +22,7 @@ struct Usage {
 /// A token bucket that holds a second's worth of copies.
 #[derive(Debug)]
 struct Rate {
-    a_second: f64,
+    per_second: f64,
     left: f64,
     filled: Option<Instant>,
 }
@@ -36,23 +36,23 @@ pub(super) struct LimitReached;
 pub(super) struct Permit {
     used: Arc<Usage>,
     bytes: usize,
-    most_bytes: usize,
+    max_bytes: usize,
 }
 
 impl Budget {
-    pub(super) fn new(most_copies: usize, most_bytes: usize, a_second: u32) -> Self {
-        let a_second = f64::from(a_second);
-        let rate = Mutex::new(Rate { a_second, left: a_second, filled: None });
-        Self { most_copies, most_bytes, used: Arc::default(), rate }
+    pub(super) fn new(max_copies: usize, max_bytes: usize, per_second: u32) -> Self {
+        let per_second = f64::from(per_second);
+        let rate = Mutex::new(Rate { per_second, left: per_second, filled: None });
+        Self { max_copies, max_bytes, used: Arc::default(), rate }
     }
 
     /// Reserves the share of a copy.
     pub(super) fn take(&self, bytes: usize, now: Instant) -> Result<Permit, LimitReached> {
         let used = &self.used;
-        let add = |count| (count < self.most_copies).then_some(count + 1);
+        let add = |count| (count < self.max_copies).then_some(count + 1);
         used.copies.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map_err(|_| LimitReached)?;
         // Dropping it returns what was reserved so far.
-        let mut permit = Permit { used: used.clone(), bytes: 0, most_bytes: self.most_bytes };
+        let mut permit = Permit { used: used.clone(), bytes: 0, max_bytes: self.max_bytes };
         permit.grow(bytes)?;
         match self.rate.lock().unwrap_or_else(PoisonError::into_inner).take(now) {
             true => Ok(permit),
@@ -64,7 +64,7 @@ impl Budget {
 impl Permit {
     /// Adds bytes to the share.
     pub(super) fn grow(&mut self, bytes: usize) -> Result<(), LimitReached> {
-        let add = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.most_bytes);
+        let add = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.max_bytes);
         self.used.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map_err(|_| LimitReached)?;
         self.bytes += bytes;
         Ok(())
@@ -82,7 +82,7 @@ impl Rate {
     fn take(&mut self, now: Instant) -> bool {
         let passed = self.filled.map_or(0.0, |then| now.saturating_duration_since(then).as_secs_f64());
         self.filled = Some(now);
-        self.left = (self.left + passed * self.a_second).min(self.a_second);
+        self.left = (self.left + passed * self.per_second).min(self.per_second);
         let has = self.left >= 1.0;
         if has {
             self.left -= 1.0;

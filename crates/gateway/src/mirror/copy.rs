@@ -78,10 +78,10 @@ impl CallCopy {
 
 /// A small message that waits must not keep the large buffer that it is a part of.
 fn detach(bytes: &Bytes) -> Bytes {
-    if bytes.len() < SMALL { Bytes::copy_from_slice(bytes) } else { bytes.clone() }
+    if bytes.len() < MIN_SHARED_LEN { Bytes::copy_from_slice(bytes) } else { bytes.clone() }
 }
 
-const SMALL: usize = 4 << 10;
+const MIN_SHARED_LEN: usize = 4 << 10;
 
 impl Leg {
     /// Marks the call as a copy for the server, if its protocol has metadata.

@@ -30,15 +30,15 @@ impl Pause {
             return;
         }
         state.failures = state.failures.saturating_add(1);
-        if state.failures >= FAILURES {
-            let doubled = MIN_PAUSE * 2_u32.pow((state.failures - FAILURES).min(6));
+        if state.failures >= MAX_FAILURES {
+            let doubled = MIN_PAUSE * 2_u32.pow((state.failures - MAX_FAILURES).min(6));
             state.until = Some(now + doubled.min(MAX_PAUSE));
         }
     }
 }
 
 /// Consecutive failures after which the pause begins.
-const FAILURES: u32 = 5;
+const MAX_FAILURES: u32 = 5;
 
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(60);

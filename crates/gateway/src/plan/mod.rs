@@ -9,7 +9,7 @@ mod route;
 pub use self::check::CheckWarning;
 pub(crate) use self::check::{check, check_routes};
 pub(crate) use self::counters::Counters;
-pub(crate) use self::route::{Lasting, Route, Target, join_names};
+pub(crate) use self::route::{Route, RouteState, Target, join_names};
 
 use std::sync::Arc;
 use std::time::Duration;

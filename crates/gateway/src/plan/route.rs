@@ -34,7 +34,7 @@ pub(crate) struct Route {
     /// Whether its calls are recorded, if there is a recording.
     pub(crate) is_recorded: bool,
     pub(crate) pairs: Pairs,
-    pub(crate) lasting: Arc<Lasting>,
+    pub(crate) state: Arc<RouteState>,
 }
 
 /// An upstream of a route.
@@ -50,7 +50,7 @@ pub(crate) struct Target {
 
 /// State that a route keeps when the file is reloaded, unless the route or its upstreams changed.
 #[derive(Debug)]
-pub(crate) struct Lasting {
+pub(crate) struct RouteState {
     /// Calls in flight.
     pub(crate) call_limit: CallLimit,
     pub(crate) mirror: Option<Arc<Mirror>>,
@@ -82,9 +82,9 @@ impl Route {
             })
             .collect();
         let same = |old: &&Arc<Self>| old.spec == **spec && old.has_upstreams(known);
-        let lasting = match old.iter().find(same) {
-            Some(old) => old.lasting.clone(),
-            None => Arc::new(Lasting::new(spec, &name, known, counters)?),
+        let state = match old.iter().find(same) {
+            Some(old) => old.state.clone(),
+            None => Arc::new(RouteState::new(spec, &name, known, counters)?),
         };
         Ok(Self {
             line: spec.line,
@@ -102,7 +102,7 @@ impl Route {
             },
             is_recorded: spec.record.unwrap_or(recorded_by_default),
             pairs: Pairs::default(),
-            lasting,
+            state,
         })
     }
 
@@ -110,7 +110,7 @@ impl Route {
     fn has_upstreams(&self, known: &[Arc<Upstream>]) -> bool {
         let is_known = |spec: &UpstreamSpec| known.iter().any(|known| known.spec == *spec);
         self.targets.iter().all(|target| is_known(&target.upstream.spec))
-            && self.lasting.mirror.iter().flat_map(|mirror| mirror.originals()).all(is_known)
+            && self.state.mirror.iter().flat_map(|mirror| mirror.originals()).all(is_known)
     }
 
     pub(crate) fn targets(&self) -> &[Target] {
@@ -148,7 +148,7 @@ impl Route {
 
     /// Returns the index of the upstream of a call, by the key that it is bound to.
     pub(crate) fn pick(&self, key: Option<&[u8]>) -> usize {
-        let rolled_back = self.lasting.rollback.as_ref().filter(|rollback| rollback.reason().is_some());
+        let rolled_back = self.state.rollback.as_ref().filter(|rollback| rollback.reason().is_some());
         rolled_back
             .and_then(|rollback| self.index_of(rollback.fallback()))
             .unwrap_or_else(|| self.shares.index(key))
@@ -156,7 +156,7 @@ impl Route {
 
     /// Returns the index of the upstream at which a call is retried if this one fails.
     pub(crate) fn fallback(&self, index: usize) -> Option<usize> {
-        let rollback = self.lasting.rollback.as_ref()?;
+        let rollback = self.state.rollback.as_ref()?;
         self.index_of(rollback.fallback()).filter(|fallback| *fallback != index)
     }
 
@@ -184,7 +184,7 @@ impl Route {
             Some(code) if is_fault(code) => target.failures.add(1),
             Some(_) => {}
         }
-        if let Some(rollback) = &self.lasting.rollback {
+        if let Some(rollback) = &self.state.rollback {
             rollback.record(&target.upstream.spec.name, code, (!is_stream).then_some(took), now);
         }
     }
@@ -252,7 +252,7 @@ impl Route {
     }
 }
 
-impl Lasting {
+impl RouteState {
     fn new(spec: &Spec, name: &str, known: &[Arc<Upstream>], counters: &Counters) -> Result<Self, String> {
         let primaries: Vec<_> = spec.to.shares().iter().map(|(name, _)| *name).collect();
         let mirror = spec.mirror.as_ref();

@@ -19,12 +19,12 @@ pub(super) struct Congestion {
 impl Congestion {
     pub(super) fn new(enabled: bool, mss: usize) -> Self {
         let mss = mss as u32;
-        Self { enabled, window: 1, threshold: LEAST, bytes: mss, mss }
+        Self { enabled, window: 1, threshold: MIN_THRESHOLD, bytes: mss, mss }
     }
 
-    /// Returns the window, of at most `most` segments.
-    pub(super) fn window(&self, most: u32) -> u32 {
-        if self.enabled { most.min(self.window) } else { most }
+    /// Returns the window, of at most `max` segments.
+    pub(super) fn window(&self, max: u32) -> u32 {
+        if self.enabled { max.min(self.window) } else { max }
     }
 
     /// Handles new acknowledgements from a peer with room for `remote` segments.
@@ -51,13 +51,13 @@ impl Congestion {
     /// Handles a reordering loss: later segments were acknowledged before some of the `in_flight`, at least `skips` of
     /// them.
     pub(super) fn on_reordering(&mut self, in_flight: u32, skips: u32) {
-        self.threshold = (in_flight / 2).max(LEAST);
+        self.threshold = (in_flight / 2).max(MIN_THRESHOLD);
         self.set(self.threshold.saturating_add(skips));
     }
 
     /// Handles a retransmission timeout.
     pub(super) fn on_timeout(&mut self) {
-        self.threshold = (self.window / 2).max(LEAST);
+        self.threshold = (self.window / 2).max(MIN_THRESHOLD);
         self.set(1);
     }
 
@@ -68,4 +68,4 @@ impl Congestion {
 }
 
 /// `kcp.go: IKCP_THRESH_MIN`
-const LEAST: u32 = 2;
+const MIN_THRESHOLD: u32 = 2;

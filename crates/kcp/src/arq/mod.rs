@@ -179,10 +179,10 @@ impl Arq {
         self.sending.write(bytes)
     }
 
-    /// Moves up to `most` received bytes, in order.
-    pub(super) fn read(&mut self, into: &mut BytesMut, most: usize) -> usize {
+    /// Moves up to `max` received bytes, in order.
+    pub(super) fn read(&mut self, into: &mut BytesMut, max: usize) -> usize {
         let was_full = self.receiving.unused() == 0;
-        let read = self.receiving.read(into, most);
+        let read = self.receiving.read(into, max);
         // The peer stopped sending when there was no room (`kcp.go: Recv`, fast recover).
         self.tell_window |= was_full && self.receiving.unused() > 0;
         read
@@ -334,9 +334,9 @@ impl Arq {
     }
 
     /// Releases memory left over from a burst.
-    pub(super) fn rest(&mut self) {
-        self.sending.rest();
-        self.receiving.rest();
+    pub(super) fn shrink(&mut self) {
+        self.sending.shrink();
+        self.receiving.shrink();
     }
 
     /// Whether a well-behaved peer can have sent this.
@@ -362,7 +362,7 @@ impl Arq {
             self.probes_for_start = false;
         }
         if self.receiving.unacknowledged() > 0 {
-            let delay = now.after(self.interval.min(ACK_DELAY));
+            let delay = now.after(self.interval.min(MAX_ACK_DELAY_MS));
             self.alarms.acknowledge.get_or_insert(delay);
         }
     }
@@ -379,7 +379,8 @@ impl Arq {
             return;
         }
         self.ask_window |= alarm.is_some();
-        self.probe_backoff = (self.probe_backoff + self.probe_backoff / 2).clamp(PATIENCE, PATIENCE_MOST);
+        self.probe_backoff =
+            (self.probe_backoff + self.probe_backoff / 2).clamp(PROBE_DELAY_MS, MAX_PROBE_DELAY_MS);
         self.alarms.ask_window = Some(now.after(self.probe_backoff));
     }
 }
@@ -388,8 +389,8 @@ impl Arq {
 /// (`kcp.go: IKCP_WND_RCV`).
 const UNVALIDATED_WINDOW: u16 = 32;
 /// Maximum delay of an acknowledgement that waits for data to be sent with it: like TCP's.
-const ACK_DELAY: u32 = 40;
+const MAX_ACK_DELAY_MS: u32 = 40;
 /// Delay before the first window probe. `kcp.go` waits 7 s, during which a lost window update would block everything.
-const PATIENCE: u32 = 500;
+const PROBE_DELAY_MS: u32 = 500;
 /// `kcp.go: IKCP_PROBE_LIMIT` is 120 s.
-const PATIENCE_MOST: u32 = 15_000;
+const MAX_PROBE_DELAY_MS: u32 = 15_000;

@@ -55,7 +55,7 @@ impl ReceiveWindow {
     /// Adds a segment, unless it is beyond the window. A duplicate is acknowledged again.
     pub(super) fn push(&mut self, sn: u32, ts: Millis, data: &[u8]) {
         let ahead = distance(sn, self.next);
-        if ahead >= i32::from(self.window) || self.acks.len() >= ACKS * usize::from(self.window) {
+        if ahead >= i32::from(self.window) || self.acks.len() >= MAX_ACK_WINDOWS * usize::from(self.window) {
             return;
         }
         self.acks.push(Ack { sn, ts });
@@ -69,9 +69,9 @@ impl ReceiveWindow {
         }
     }
 
-    /// Moves up to `most` bytes.
-    pub(super) fn read(&mut self, into: &mut BytesMut, most: usize) -> usize {
-        let mut left = most;
+    /// Moves up to `max` bytes.
+    pub(super) fn read(&mut self, into: &mut BytesMut, max: usize) -> usize {
+        let mut left = max;
         while left > 0
             && let Some(first) = self.ready.front()
         {
@@ -86,7 +86,7 @@ impl ReceiveWindow {
             }
         }
         self.advance();
-        most - left
+        max - left
     }
 
     /// Discards data that will not be read.
@@ -116,7 +116,7 @@ impl ReceiveWindow {
     }
 
     /// Releases memory left over from a burst.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn shrink(&mut self) {
         if self.acks.is_empty() && self.ready.is_empty() && self.early.is_empty() {
             (self.early, self.ready, self.acks) = Default::default();
         }
@@ -137,4 +137,4 @@ impl ReceiveWindow {
 }
 
 /// Limit of pending acknowledgements, in windows: a peer that retransmits faster than it is answered is ignored.
-const ACKS: usize = 2;
+const MAX_ACK_WINDOWS: usize = 2;

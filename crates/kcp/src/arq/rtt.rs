@@ -6,22 +6,22 @@ pub(super) struct Rtt {
     /// `None` before the first sample.
     smoothed: Option<i32>,
     variation: i32,
-    least: u32,
+    min: u32,
     /// No peer acknowledges faster than this.
     interval: u32,
     timeout: u32,
 }
 
 impl Rtt {
-    pub(super) fn new(least: u32, interval: u32) -> Self {
-        Self { smoothed: None, variation: 0, least, interval, timeout: INITIAL }
+    pub(super) fn new(min: u32, interval: u32) -> Self {
+        Self { smoothed: None, variation: 0, min, interval, timeout: INITIAL_TIMEOUT }
     }
 
     /// Adds a sample: a segment sent at `sent` was acknowledged now.
     pub(super) fn sample(&mut self, now: Millis, sent: Millis) {
         let rtt = now.since(sent);
         // A timestamp in the future, or a minute old, is forged.
-        if !(0..=MOST as i32).contains(&rtt) {
+        if !(0..=MAX_TIMEOUT as i32).contains(&rtt) {
             return;
         }
         let smoothed = match self.smoothed {
@@ -40,7 +40,7 @@ impl Rtt {
         };
         self.smoothed = Some(smoothed);
         let spread = (self.variation.unsigned_abs() * 4).max(self.interval);
-        self.timeout = (smoothed.unsigned_abs() + spread).clamp(self.least, MOST);
+        self.timeout = (smoothed.unsigned_abs() + spread).clamp(self.min, MAX_TIMEOUT);
     }
 
     /// Returns the milliseconds until a segment counts as lost.
@@ -50,6 +50,6 @@ impl Rtt {
 }
 
 /// `kcp.go: IKCP_RTO_DEF`
-const INITIAL: u32 = 200;
+const INITIAL_TIMEOUT: u32 = 200;
 /// `kcp.go: IKCP_RTO_MAX`
-const MOST: u32 = 60_000;
+const MAX_TIMEOUT: u32 = 60_000;

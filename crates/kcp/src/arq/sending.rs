@@ -48,7 +48,7 @@ impl SendWindow {
             first: 0,
             // The peer's default window, until it announces one (`kcp.go: IKCP_WND_RCV`).
             remote: 32,
-            rtt: Rtt::new(tuning.least_timeout(), tuning.interval),
+            rtt: Rtt::new(tuning.min_timeout(), tuning.interval),
             congestion: Congestion::new(tuning.congestion_control, mss),
             dead: false,
             held_back: false,
@@ -194,7 +194,7 @@ impl SendWindow {
     }
 
     /// Releases memory left over from a burst.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn shrink(&mut self) {
         if self.is_empty() {
             (self.waiting, self.in_flight) = Default::default();
         }
@@ -223,7 +223,10 @@ impl SendWindow {
         let before = self.in_flight.len();
         for _ in 0..free {
             let Some(first) = self.waiting.front_mut() else { break };
-            let most = (room / (1 + REPEATS)).max(OVERHEAD + LEAST_DATA).min(room).saturating_sub(OVERHEAD);
+            let most = (room / (1 + MAX_UNVALIDATED_RETRANSMITS))
+                .max(OVERHEAD + MIN_DATA_BYTES)
+                .min(room)
+                .saturating_sub(OVERHEAD);
             if most == 0 {
                 self.held_back = true;
                 break;
@@ -296,7 +299,7 @@ impl InFlight {
             SendReason::TimedOut => self.timeout.saturating_add(timeout),
             _ => timeout,
         };
-        self.timeout = self.timeout.min(MOST);
+        self.timeout = self.timeout.min(MAX_TIMEOUT);
         self.resend = now.after(self.timeout);
         self.sent = now;
         self.times += 1;
@@ -307,8 +310,8 @@ impl InFlight {
 /// `kcp.go: IKCP_DEADLINK`
 const DEAD_LINK: u32 = 20;
 /// `kcp.go: IKCP_RTO_MAX`
-const MOST: u32 = 60_000;
+const MAX_TIMEOUT: u32 = 60_000;
 /// How often a segment to an unvalidated peer can be retransmitted.
-const REPEATS: usize = 2;
+const MAX_UNVALIDATED_RETRANSMITS: usize = 2;
 /// Minimum number of data bytes that are worth a segment.
-const LEAST_DATA: usize = 8;
+const MIN_DATA_BYTES: usize = 8;

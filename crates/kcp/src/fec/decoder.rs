@@ -6,7 +6,7 @@ use crate::config::Shards;
 
 /// Recovers lost datagrams.
 ///
-/// It keeps the shards of a few groups at most, so that the memory that a peer can occupy is bounded: [`GROUPS`] ·
+/// It keeps the shards of a few groups at most, so that the memory that a peer can occupy is bounded: [`MAX_GROUPS`] ·
 /// (data + parity) datagrams.
 #[derive(Debug)]
 pub(crate) struct Decoder {
@@ -56,14 +56,14 @@ impl Decoder {
     }
 
     /// Discards groups that have been incomplete for too long.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         self.groups.retain(|group| group.is_whole);
         self.groups.shrink_to_fit();
     }
 
     fn group(&mut self, begin: u32, size: usize) -> &mut Group {
         let index = self.groups.iter().position(|group| group.begin == begin).unwrap_or_else(|| {
-            if self.groups.len() >= GROUPS {
+            if self.groups.len() >= MAX_GROUPS {
                 self.groups.pop_front();
             }
             self.groups.push_back(Group { begin, kept: vec![None; size], is_whole: false });
@@ -74,4 +74,4 @@ impl Decoder {
 }
 
 /// As many as `kcp-go` keeps (`sess.go: rxFECMulti`), and one for the complete ones.
-const GROUPS: usize = 4;
+const MAX_GROUPS: usize = 4;

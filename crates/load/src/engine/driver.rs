@@ -31,7 +31,7 @@ pub(crate) struct OpenLoop {
     /// Since when every slot is in use, apart from moments between two calls.
     full_since: Option<u64>,
     /// When a slot became free last.
-    freed: u64,
+    last_freed: u64,
 }
 
 /// The next call of an open loop, at a time of the clock.
@@ -64,7 +64,7 @@ impl ClosedLoop {
 
 impl OpenLoop {
     pub(crate) fn new(warmup: Part, measured: Part, gather: u64) -> Self {
-        Self { warmup, measured, next: None, gather, full_since: None, freed: 0 }
+        Self { warmup, measured, next: None, gather, full_since: None, last_freed: 0 }
     }
 
     fn advance(&mut self, window: &Window) {
@@ -101,13 +101,13 @@ pub(crate) struct Driver<C, A, S, F> {
     pacing: Pacing,
     window: Window,
     /// Maximum number of calls in flight.
-    most: usize,
+    max_in_flight: usize,
     slots: Slots<F>,
     wakeups: Arc<Wakeups>,
     /// Calls that were started and whose time of sending is not known yet.
     batch: Vec<u32>,
     /// Calls that ended when they were started.
-    instant: Vec<(u32, Result<(), Box<CallError>>)>,
+    completed: Vec<(u32, Result<(), Box<CallError>>)>,
     record: ThreadRecord,
     seconds: Seconds,
     /// When the last call was sent, once no more will be.
@@ -126,7 +126,7 @@ where
         (call, mix): (S, Mix),
         mut pacing: Pacing,
         window: Window,
-        most: usize,
+        max_in_flight: usize,
         wakeups: Arc<Wakeups>,
         (record, seconds): (ThreadRecord, Seconds),
     ) -> Self {
@@ -145,11 +145,11 @@ where
             mix,
             pacing,
             window,
-            most,
+            max_in_flight,
             slots,
             wakeups,
             batch: Vec::with_capacity(BATCH),
-            instant: Vec::new(),
+            completed: Vec::new(),
             record,
             seconds,
             exhausted: None,
@@ -214,7 +214,7 @@ where
         }
         match &mut self.pacing {
             Pacing::Open(open) => {
-                open.freed = now;
+                open.last_freed = now;
                 self.slots.release(slot);
             }
             // The next call would fail at once, and failures would dominate the results.
@@ -238,34 +238,34 @@ where
             return now;
         }
         for _ in 0..ROUND / BATCH {
-            while self.batch.len() + self.instant.len() < BATCH {
+            while self.batch.len() + self.completed.len() < BATCH {
                 let Some((slot, times)) = self.next_call(now) else { break };
                 let call = (self.call)(times.index, slot);
                 match self.slots.start(slot, times, call) {
                     None => self.batch.push(slot),
-                    Some(result) => self.instant.push((slot, result)),
+                    Some(result) => self.completed.push((slot, result)),
                 }
             }
-            if self.batch.is_empty() && self.instant.is_empty() {
+            if self.batch.is_empty() && self.completed.is_empty() {
                 break;
             }
             now = self.clock.now();
-            self.settle(now);
+            self.record_batch(now);
         }
         now
     }
 
     /// Records that the calls of the batch were sent.
-    fn settle(&mut self, now: u64) {
+    fn record_batch(&mut self, now: u64) {
         let mut batch = std::mem::take(&mut self.batch);
         batch.drain(..).for_each(|slot| self.record_sent(slot, now));
         self.batch = batch;
-        let mut instant = std::mem::take(&mut self.instant);
-        for (slot, result) in instant.drain(..) {
+        let mut completed = std::mem::take(&mut self.completed);
+        for (slot, result) in completed.drain(..) {
             self.record_sent(slot, now);
             self.end(slot, now, result.err().as_deref());
         }
-        self.instant = instant;
+        self.completed = completed;
     }
 
     fn record_sent(&mut self, slot: u32, now: u64) {
@@ -287,23 +287,23 @@ where
                     return None;
                 };
                 if due.at > now {
-                    if self.slots.in_flight() < self.most {
+                    if self.slots.in_flight() < self.max_in_flight {
                         open.full_since = None;
                     }
                     return None;
                 }
-                let Some(slot) = self.slots.take(self.most) else {
+                let Some(slot) = self.slots.take(self.max_in_flight) else {
                     open.full_since.get_or_insert(now);
                     return None;
                 };
                 open.advance(&self.window);
                 self.record.counts.planned += u64::from(due.is_measured);
                 let full_since = open.full_since;
-                if self.slots.in_flight() + 1 >= self.most {
+                if self.slots.in_flight() + 1 >= self.max_in_flight {
                     open.full_since.get_or_insert(now);
                 }
                 // The server is responsible for the time in which every slot was in use.
-                let blocked = full_since.map_or(0, |since| open.freed.saturating_sub(since.max(due.at)));
+                let blocked = full_since.map_or(0, |since| open.last_freed.saturating_sub(since.max(due.at)));
                 (slot, due.index, due.at, due.at + blocked, due.is_measured)
             }
             Pacing::Closed(closed) => {
@@ -351,7 +351,7 @@ where
     }
 
     fn is_full(&self) -> bool {
-        self.slots.in_flight() >= self.most
+        self.slots.in_flight() >= self.max_in_flight
     }
 
     /// Ends the run: unfinished calls are recorded as lasting at least until now.

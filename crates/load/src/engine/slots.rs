@@ -47,12 +47,12 @@ impl<F: Future> Slots<F> {
         self.in_flight
     }
 
-    /// Takes a free slot, or creates one if there are fewer than `most`.
-    pub(crate) fn take(&mut self, most: usize) -> Option<u32> {
+    /// Takes a free slot, or creates one if there are fewer than `limit`.
+    pub(crate) fn take(&mut self, limit: usize) -> Option<u32> {
         if let Some(slot) = self.free.pop() {
             return Some(slot);
         }
-        let slot = u32::try_from(self.slots.len()).ok().filter(|slot| (*slot as usize) < most)?;
+        let slot = u32::try_from(self.slots.len()).ok().filter(|slot| (*slot as usize) < limit)?;
         let waker = Waker::from(Arc::new(SlotWaker { slot, wakeups: self.wakeups.clone() }));
         self.slots.push(Slot { call: Box::pin(None), waker, times: CallTimes::default() });
         Some(slot)

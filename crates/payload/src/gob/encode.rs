@@ -243,10 +243,10 @@ impl<'d, 'o> Serializer for Destination<'d, 'o> {
     type SerializeSeq = List<'d, 'o>;
     type SerializeTuple = List<'d, 'o>;
     type SerializeTupleStruct = List<'d, 'o>;
-    type SerializeTupleVariant = Variety<List<'d, 'o>>;
+    type SerializeTupleVariant = EnumVariant<List<'d, 'o>>;
     type SerializeMap = Pairs<'d, 'o>;
     type SerializeStruct = Members<'d, 'o>;
-    type SerializeStructVariant = Variety<Members<'d, 'o>>;
+    type SerializeStructVariant = EnumVariant<Members<'d, 'o>>;
 
     fn serialize_bool(self, value: bool) -> Result<WasWritten, Error> {
         self.write_basic(Type::Bool, !value, |out| out.push(value.into()))
@@ -409,7 +409,7 @@ impl<'d, 'o> Serializer for Destination<'d, 'o> {
         count: usize,
     ) -> Result<Self::SerializeTupleVariant, Error> {
         let (put, mark) = self.variant(variant)?;
-        Ok(Variety { inner: put.list(Some(count))?, mark })
+        Ok(EnumVariant { inner: put.list(Some(count))?, mark })
     }
 
     fn serialize_map(self, count: Option<usize>) -> Result<Pairs<'d, 'o>, Error> {
@@ -428,7 +428,7 @@ impl<'d, 'o> Serializer for Destination<'d, 'o> {
         count: usize,
     ) -> Result<Self::SerializeStructVariant, Error> {
         let (put, mark) = self.variant(variant)?;
-        Ok(Variety { inner: put.members(count)?, mark })
+        Ok(EnumVariant { inner: put.members(count)?, mark })
     }
 }
 
@@ -580,7 +580,7 @@ impl Members<'_, '_> {
                 let expected = fields.get(*next).filter(|field| field.name == name).map(|_| *next);
                 let index = expected.or_else(|| fields.iter().position(|field| field.name == name));
                 let Some((index, field)) = index.and_then(|at| Some((at, fields.get(at)?))) else {
-                    return if put.description.is_learned() { Ok(()) } else { check_empty(name, value) };
+                    return if put.description.is_inferred() { Ok(()) } else { check_empty(name, value) };
                 };
                 *next = index + 1;
                 let delta = index as i64 - *last;
@@ -630,13 +630,13 @@ impl Parts for Members<'_, '_> {
 }
 
 /// Content of an enum variant.
-struct Variety<P> {
+struct EnumVariant<P> {
     inner: P,
     /// Offset of its length.
     mark: usize,
 }
 
-impl<P: Parts> Variety<P> {
+impl<P: Parts> EnumVariant<P> {
     fn finish(&mut self) -> Result<WasWritten, Error> {
         self.inner.finish()?;
         end(self.inner.out(), self.mark);
@@ -663,7 +663,7 @@ macro_rules! list {
 
 list! { SerializeSeq serialize_element, SerializeTuple serialize_element, SerializeTupleStruct serialize_field }
 
-impl SerializeTupleVariant for Variety<List<'_, '_>> {
+impl SerializeTupleVariant for EnumVariant<List<'_, '_>> {
     type Ok = WasWritten;
     type Error = Error;
 
@@ -707,7 +707,7 @@ impl SerializeStruct for Members<'_, '_> {
     }
 }
 
-impl SerializeStructVariant for Variety<Members<'_, '_>> {
+impl SerializeStructVariant for EnumVariant<Members<'_, '_>> {
     type Ok = WasWritten;
     type Error = Error;
 

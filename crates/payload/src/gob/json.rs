@@ -269,7 +269,7 @@ impl ObservedType {
             Value::Array(list) => {
                 let mut all = list.iter().map(Self::infer);
                 let first = all.next()?;
-                let all = all.try_fold(first?, |one, other| other.map(|other| one.and(other)));
+                let all = all.try_fold(first?, |one, other| other.map(|other| one.unify(other)));
                 Self::List(Box::new(all.unwrap_or(Self::Any)))
             }
             Value::Object(members) => {
@@ -283,18 +283,18 @@ impl ObservedType {
     }
 
     /// Returns the common type of both.
-    fn and(self, other: Self) -> Self {
+    fn unify(self, other: Self) -> Self {
         match (self, other) {
             (one, other) if one == other => one,
             (Self::Int | Self::Float, Self::Int | Self::Float) => Self::Float,
             (Self::Uint | Self::Float, Self::Uint | Self::Float) => Self::Float,
-            (Self::List(one), Self::List(other)) => Self::List(Box::new(one.and(*other))),
+            (Self::List(one), Self::List(other)) => Self::List(Box::new(one.unify(*other))),
             (Self::Object(mut one), Self::Object(other)) => {
                 for (name, seen) in other {
                     match one.binary_search_by(|(known, _)| known.cmp(&name)) {
                         Ok(index) => {
                             let (name, known) = one.remove(index);
-                            one.insert(index, (name, known.and(seen)));
+                            one.insert(index, (name, known.unify(seen)));
                         }
                         Err(index) => one.insert(index, (name, seen)),
                     }

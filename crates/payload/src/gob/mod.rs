@@ -141,7 +141,7 @@ pub fn check<T: DeserializeOwned + 'static>() -> Result<(), Error> {
 ///
 /// See [`to_vec`].
 pub fn to_vec_plain<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
-    let description = schema_of_value::learn(value)?;
+    let description = schema_of_value::infer(value)?;
     let mut out = description.definitions().to_vec();
     encode::message(value, &description, description.id(), &mut out)?;
     Ok(out)

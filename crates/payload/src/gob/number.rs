@@ -69,10 +69,10 @@ impl<'a> Cursor<'a> {
         i32::try_from(self.int()?).map_err(|_| Error::unknown_type())
     }
 
-    /// Reads a count of elements of at least `least` bytes each: no more than the remaining bytes can hold.
-    pub(crate) fn count(&mut self, least: usize) -> Result<usize, Error> {
+    /// Reads a count of elements of at least `min_size` bytes each: no more than the remaining bytes can hold.
+    pub(crate) fn count(&mut self, min_size: usize) -> Result<usize, Error> {
         let count = usize::try_from(self.uint()?).unwrap_or(usize::MAX);
-        if count > self.rest.len() / least {
+        if count > self.rest.len() / min_size {
             return Err(Error::new("length exceeds input size"));
         }
         Ok(count)

@@ -88,7 +88,7 @@ impl Reader {
     }
 
     /// Whether a value has started and is incomplete: its type definitions, or a part of it, were received.
-    pub fn mid_value(&self) -> bool {
+    pub fn is_mid_value(&self) -> bool {
         self.expects_value
     }
 

@@ -71,7 +71,7 @@ struct TypeTracer {
     /// recursive types terminate.
     known: usize,
     /// Number of basic values supplied in this run, and the sample used for each.
-    given: usize,
+    samples_used: usize,
     samples: Vec<usize>,
     /// There are no more samples for the last value.
     exhausted: bool,
@@ -90,9 +90,9 @@ struct Choice {
     variants: Vec<Option<Content>>,
     /// Variants being deserialized.
     open: Vec<usize>,
-    /// How often one was chosen, in earlier runs and in total.
-    turn: usize,
-    turns: usize,
+    /// How often `pick` has chosen a variant: in completed runs, and in total.
+    committed_picks: usize,
+    picks: usize,
 }
 
 impl Choice {
@@ -104,8 +104,8 @@ impl Choice {
         if known {
             return position(Some(Content::Unit)).or_else(|| all().next());
         }
-        let new = position(None).or_else(|| all().cycle().nth(self.turns));
-        self.turns += 1;
+        let new = position(None).or_else(|| all().cycle().nth(self.picks));
+        self.picks += 1;
         new
     }
 }
@@ -120,12 +120,12 @@ impl TypeTracer {
     fn begin(&mut self) {
         self.read.clear();
         self.known = 0;
-        self.given = 0;
+        self.samples_used = 0;
         self.exhausted = false;
         self.found.clear();
         for choice in self.enums.values_mut() {
             choice.open.clear();
-            choice.turns = choice.turn;
+            choice.picks = choice.committed_picks;
         }
     }
 
@@ -138,13 +138,13 @@ impl TypeTracer {
                 *variant = Some(content);
             }
         }
-        self.enums.values_mut().for_each(|choice| choice.turn = choice.turns);
+        self.enums.values_mut().for_each(|choice| choice.committed_picks = choice.picks);
         self.enums.values().all(|choice| choice.variants.iter().all(Option::is_some))
     }
 
     /// The last value supplied was rejected: the next run supplies another in its place.
     fn try_another(&mut self, error: Error) -> Result<(), Error> {
-        match self.samples.get_mut(self.given.wrapping_sub(1)) {
+        match self.samples.get_mut(self.samples_used.wrapping_sub(1)) {
             Some(sample) if !self.exhausted => *sample += 1,
             _ => return Err(error),
         }
@@ -153,8 +153,8 @@ impl TypeTracer {
 
     /// Returns the sample to supply next.
     fn sample<T: Copy>(&mut self, samples: &[T]) -> Result<T, Error> {
-        let at = self.given;
-        self.given += 1;
+        let at = self.samples_used;
+        self.samples_used += 1;
         if self.samples.len() <= at {
             self.samples.push(0);
         }
@@ -228,7 +228,7 @@ struct Probe<'t> {
 }
 
 impl<'t> Probe<'t> {
-    fn give<T: Copy>(self, of: Type, samples: &[T]) -> Result<T, Error> {
+    fn supply<T: Copy>(self, of: Type, samples: &[T]) -> Result<T, Error> {
         *self.found = Some(of);
         self.trace.sample(samples)
     }
@@ -242,7 +242,7 @@ impl<'t> Probe<'t> {
 macro_rules! scalar {
     ($($method:ident $visit:ident $of:ident $samples:expr),+) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-            visitor.$visit(self.give(Type::$of, &$samples)?)
+            visitor.$visit(self.supply(Type::$of, &$samples)?)
         }
     )+};
 }
@@ -420,7 +420,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
 
     /// A type that accepts anything becomes an interface.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.give(Type::Any, &[0, 1, 2, 3, 4, 5])? {
+        match self.supply(Type::Any, &[0, 1, 2, 3, 4, 5])? {
             0 => visitor.visit_unit(),
             1 => visitor.visit_borrowed_str(""),
             2 => visitor.visit_i64(0),

@@ -17,14 +17,14 @@ use super::types::Opaque;
 use super::{self_encoding, time};
 
 /// Returns a description of this one value.
-pub(super) fn learn<T: Serialize + ?Sized>(value: &T) -> Result<Description, Error> {
+pub(super) fn infer<T: Serialize + ?Sized>(value: &T) -> Result<Description, Error> {
     let mut kinds = Vec::new();
     let seen = value.serialize(ValueObserver)?.ok_or_else(|| Error::new("cannot encode nil value"))?;
-    let top = seen.settle(&mut kinds)?.unwrap_or(Type::Any);
-    Ok(Description::new_learned(kinds, top))
+    let top = seen.resolve(&mut kinds)?.unwrap_or(Type::Any);
+    Ok(Description::new_inferred(kinds, top))
 }
 
-/// Structure seen so far.
+/// The type inferred so far from the parts of the value that were serialized.
 #[derive(Clone, Debug, PartialEq)]
 enum ObservedType {
     Basic(Type),
@@ -42,30 +42,30 @@ enum ObservedType {
 
 impl ObservedType {
     /// Merges two observations. Incompatible ones become an interface.
-    fn and(self, other: Self) -> Self {
+    fn unify(self, other: Self) -> Self {
         match (self, other) {
             (one, other) if one == other => one,
-            (Self::List(one), Self::List(other)) => Self::List(both(one, other)),
+            (Self::List(one), Self::List(other)) => Self::List(unify_box(one, other)),
             (Self::Row(one), Self::Row(other)) if one.len() == other.len() => {
-                Self::Row(one.into_iter().zip(other).map(|(one, other)| one.and(other)).collect())
+                Self::Row(one.into_iter().zip(other).map(|(one, other)| one.unify(other)).collect())
             }
             (Self::Map(one), Self::Map(other)) => Self::Map(match (one, other) {
                 (Some(one), Some(other)) => {
                     let ((key, elem), (other_key, other_elem)) = (*one, *other);
-                    Some(Box::new((key.and(other_key), elem.and(other_elem))))
+                    Some(Box::new((key.unify(other_key), elem.unify(other_elem))))
                 }
                 (one, other) => one.or(other),
             }),
             (Self::Struct(name, one), Self::Struct(other_name, other)) if name == other_name => {
-                Self::Struct(name, merge(one, other, either))
+                Self::Struct(name, merge_by_name(one, other, unify_option))
             }
-            (Self::Choice(one), Self::Choice(other)) => Self::Choice(merge(one, other, Self::and)),
+            (Self::Choice(one), Self::Choice(other)) => Self::Choice(merge_by_name(one, other, Self::unify)),
             _ => Self::Basic(Type::Any),
         }
     }
 
-    /// Adds it to the types of a description; `None` if too little was seen.
-    fn settle(self, kinds: &mut Vec<Kind>) -> Result<Option<Type>, Error> {
+    /// Adds the type to those of a description. Returns `None` if too little of the value was seen to determine it.
+    fn resolve(self, kinds: &mut Vec<Kind>) -> Result<Option<Type>, Error> {
         let kind = match self {
             Self::Basic(Type::Byte) => return Ok(Some(Type::Uint)),
             Self::Basic(of) => return Ok(Some(of)),
@@ -74,23 +74,23 @@ impl ObservedType {
             Self::SelfEncoded(name, how) => Kind::SelfEncoded(name, how),
             Self::Unit => Kind::Struct { name: "", fields: Vec::new() },
             Self::List(Some(elem)) if *elem == Self::Basic(Type::Byte) => return Ok(Some(Type::Bytes)),
-            Self::List(Some(elem)) => Kind::Slice(elem.settle_known(kinds)?),
+            Self::List(Some(elem)) => Kind::Slice(elem.resolve_known(kinds)?),
             Self::Row(row) => {
-                let types: Result<_, _> = row.into_iter().map(|each| each.settle_known(kinds)).collect();
+                let types: Result<_, _> = row.into_iter().map(|each| each.resolve_known(kinds)).collect();
                 Kind::for_tuple(types?).ok_or_else(|| Error::new("a tuple of too many"))?
             }
-            Self::Map(Some(pair)) => Kind::Map(pair.0.settle_known(kinds)?, pair.1.settle_known(kinds)?),
+            Self::Map(Some(pair)) => Kind::Map(pair.0.resolve_known(kinds)?, pair.1.resolve_known(kinds)?),
             Self::Struct(name, seen) => {
                 let mut fields = Vec::new();
                 for (name, seen) in seen {
-                    let of = seen.map(|seen| seen.settle(kinds)).transpose()?.flatten();
+                    let of = seen.map(|seen| seen.resolve(kinds)).transpose()?.flatten();
                     fields.extend(of.map(|of| Field { name: name.into(), of }));
                 }
                 Kind::Struct { name, fields }
             }
             Self::Choice(seen) => {
                 let variants =
-                    seen.into_iter().map(|(name, seen)| Ok(Variant { name, of: seen.settle_known(kinds)? }));
+                    seen.into_iter().map(|(name, seen)| Ok(Variant { name, of: seen.resolve_known(kinds)? }));
                 Kind::Choice(variants.collect::<Result<_, Error>>()?)
             }
         };
@@ -101,28 +101,32 @@ impl ObservedType {
         }) as u32)))
     }
 
-    /// Does the same where nothing can be omitted.
-    fn settle_known(self, kinds: &mut Vec<Kind>) -> Result<Type, Error> {
-        self.settle(kinds)?.ok_or_else(|| Error::new("the element type of an empty list is unknown"))
+    /// Like [`resolve`](Self::resolve), for a part that cannot be omitted.
+    ///
+    /// # Errors
+    ///
+    /// If too little of the value was seen to determine the type.
+    fn resolve_known(self, kinds: &mut Vec<Kind>) -> Result<Type, Error> {
+        self.resolve(kinds)?.ok_or_else(|| Error::new("the element type of an empty list is unknown"))
     }
 }
 
-fn both(one: Option<Box<ObservedType>>, other: Option<Box<ObservedType>>) -> Option<Box<ObservedType>> {
-    either(one.map(|one| *one), other.map(|other| *other)).map(Box::new)
+fn unify_box(one: Option<Box<ObservedType>>, other: Option<Box<ObservedType>>) -> Option<Box<ObservedType>> {
+    unify_option(one.map(|one| *one), other.map(|other| *other)).map(Box::new)
 }
 
-fn either(one: Option<ObservedType>, other: Option<ObservedType>) -> Option<ObservedType> {
+fn unify_option(one: Option<ObservedType>, other: Option<ObservedType>) -> Option<ObservedType> {
     match (one, other) {
-        (Some(one), Some(other)) => Some(one.and(other)),
+        (Some(one), Some(other)) => Some(one.unify(other)),
         (one, other) => one.or(other),
     }
 }
 
 /// Returns the union of both, in the order of the first.
-fn merge<T: Default>(
+fn merge_by_name<T: Default>(
     mut one: Vec<(&'static str, T)>,
     other: Vec<(&'static str, T)>,
-    and: impl Fn(T, T) -> T,
+    unify: impl Fn(T, T) -> T,
 ) -> Vec<(&'static str, T)> {
     let mut index = 0;
     for (name, seen) in other {
@@ -130,7 +134,7 @@ fn merge<T: Default>(
             Some(known) => {
                 index = known + 1;
                 if let Some((_, before)) = one.get_mut(known) {
-                    *before = and(std::mem::take(before), seen);
+                    *before = unify(std::mem::take(before), seen);
                 }
             }
             None => {
@@ -297,13 +301,15 @@ impl Parts {
     fn part<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Error> {
         let part = value.serialize(ValueObserver)?;
         match &mut self.seen {
-            ObservedType::List(elem) => *elem = both(elem.take(), Some(Box::new(part.unwrap_or(NOTHING)))),
+            ObservedType::List(elem) => {
+                *elem = unify_box(elem.take(), Some(Box::new(part.unwrap_or(NOTHING))));
+            }
             ObservedType::Row(row) => row.push(part.unwrap_or(NOTHING)),
             ObservedType::Struct(_, fields) => fields.push((name, part)),
             ObservedType::Map(pair) => {
                 let new = self.key.take().map(|key| Box::new((key, part.unwrap_or(NOTHING))));
                 let known = ObservedType::Map(pair.take());
-                if let ObservedType::Map(all) = known.and(ObservedType::Map(new)) {
+                if let ObservedType::Map(all) = known.unify(ObservedType::Map(new)) {
                     *pair = all;
                 }
             }

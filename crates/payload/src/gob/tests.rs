@@ -409,7 +409,7 @@ fn heard(pieces: &[&[u8]]) -> Vec<Bytes> {
         let wanted = reader.wanted();
         assert!(wanted == 0 || wanted > inbox.len(), "wants {wanted} bytes and has {}", inbox.len());
     }
-    assert!(!reader.mid_value() && inbox.is_empty());
+    assert!(!reader.is_mid_value() && inbox.is_empty());
     values
 }
 

@@ -15,8 +15,8 @@ pub(super) struct Description {
     definitions: Vec<u8>,
     /// For values whose type only the value shows.
     any: Option<Any>,
-    /// It describes one value, and only what that value showed.
-    learned: bool,
+    /// It was inferred from one value, and describes only what that value contains.
+    is_inferred: bool,
 }
 
 /// A type within a description.
@@ -74,8 +74,8 @@ pub(super) struct Any {
 }
 
 impl Description {
-    pub(super) fn new_learned(kinds: Vec<Kind>, top: Type) -> Self {
-        Self { learned: true, ..Self::new(kinds, top) }
+    pub(super) fn new_inferred(kinds: Vec<Kind>, top: Type) -> Self {
+        Self { is_inferred: true, ..Self::new(kinds, top) }
     }
 
     pub(super) fn new(kinds: Vec<Kind>, top: Type) -> Self {
@@ -87,7 +87,8 @@ impl Description {
         };
         numbers.number(top);
         let (ids, next) = (numbers.ids, numbers.next);
-        let mut description = Self { kinds, ids, top, definitions: Vec::new(), any: None, learned: false };
+        let definitions = Vec::new();
+        let mut description = Self { kinds, ids, top, definitions, any: None, is_inferred: false };
         description.define();
         if description.holds_anything() {
             description.define_any(next);
@@ -126,8 +127,8 @@ impl Description {
         self.any.is_some() || self.kinds.iter().any(|kind| matches!(kind, Kind::Choice(_)))
     }
 
-    pub(super) fn is_learned(&self) -> bool {
-        self.learned
+    pub(super) fn is_inferred(&self) -> bool {
+        self.is_inferred
     }
 
     pub(super) fn any(&self) -> Result<Any, Error> {

@@ -158,11 +158,11 @@ impl Writer {
         }
         let theirs = Types { bytes: definitions, table };
         let mut renaming = Renaming { ids: Vec::new(), dynamic: table.is_dynamic() };
-        let (mut new, mut patience) = (Vec::new(), PATIENCE);
+        let (mut new, mut comparisons_left) = (Vec::new(), MAX_COMPARISONS);
         let mut all: Vec<_> = table.definitions().collect();
         all.sort_unstable_by_key(|definition| definition.id);
         for definition in all {
-            let here = match self.find(&theirs, definition, &mut patience) {
+            let here = match self.find(&theirs, definition, &mut comparisons_left) {
                 Some(known) => known,
                 None => {
                     new.push(*definition);
@@ -185,12 +185,12 @@ impl Writer {
         Ok(renaming)
     }
 
-    /// Finds an equal type that was sent already. Once `patience` is used up every type counts as new: a peer could
+    /// Finds an equal type that was sent already. Once `comparisons_left` is 0, every type counts as new: a peer could
     /// make the comparison of deeply composed types take arbitrarily long.
-    fn find(&self, theirs: &Types<'_>, definition: &Definition, patience: &mut usize) -> Option<i32> {
+    fn find(&self, theirs: &Types<'_>, definition: &Definition, comparisons_left: &mut usize) -> Option<i32> {
         let ours = Types { bytes: self.dictionary.bytes(), table: self.dictionary.table() };
         let mut all = ours.table.definitions().map(|each| each.id);
-        all.find(|&id| same((theirs, definition.id), (&ours, id), patience))
+        all.find(|&id| same((theirs, definition.id), (&ours, id), comparisons_left))
     }
 
     fn define(
@@ -223,7 +223,7 @@ impl Writer {
 }
 
 /// Number of type pairs compared per value: a few hundred types with each other, in a few milliseconds.
-const PATIENCE: usize = 1 << 16;
+const MAX_COMPARISONS: usize = 1 << 16;
 
 /// Mapping of the types of one stream to another.
 #[derive(Debug)]
@@ -280,7 +280,7 @@ struct Types<'a> {
 
 /// Whether two types are equal: the same kind, names, and inner types. Recursive types are equal unless a difference is
 /// found.
-fn same(left: (&Types<'_>, i32), right: (&Types<'_>, i32), patience: &mut usize) -> bool {
+fn same(left: (&Types<'_>, i32), right: (&Types<'_>, i32), comparisons_left: &mut usize) -> bool {
     let ((left, first), (right, second)) = (left, right);
     let mut waiting = vec![(first, second)];
     let mut seen = HashSet::new();
@@ -288,13 +288,13 @@ fn same(left: (&Types<'_>, i32), right: (&Types<'_>, i32), patience: &mut usize)
         if !seen.insert((one, other)) {
             continue;
         }
-        match patience.checked_sub(1) {
-            Some(left) => *patience = left,
+        match comparisons_left.checked_sub(1) {
+            Some(left) => *comparisons_left = left,
             None => return false,
         }
         match (left.table.find(one), right.table.find(other)) {
             (None, None) if one == other => {}
-            (Some(a), Some(b)) if alike((left, a), (right, b)) => {
+            (Some(a), Some(b)) if has_same_shape((left, a), (right, b)) => {
                 waiting.extend(left.table.inner(a.kind).zip(right.table.inner(b.kind)));
             }
             _ => return false,
@@ -304,7 +304,7 @@ fn same(left: (&Types<'_>, i32), right: (&Types<'_>, i32), patience: &mut usize)
 }
 
 /// Whether two types are equal except for their inner types.
-fn alike((left, one): (&Types<'_>, &Definition), (right, other): (&Types<'_>, &Definition)) -> bool {
+fn has_same_shape((left, one): (&Types<'_>, &Definition), (right, other): (&Types<'_>, &Definition)) -> bool {
     let called_the_same = || left.table.name(left.bytes, one) == right.table.name(right.bytes, other);
     match (one.kind, other.kind) {
         (Kind::Struct(a), Kind::Struct(b)) => {

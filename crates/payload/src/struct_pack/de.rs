@@ -156,16 +156,16 @@ impl<'de> Deserializer<'de> for Decoder<'_, '_, 'de> {
             }
             Node::Scalar(scalar) => self.scalar(*scalar, visitor),
             Node::String(character) => self.string(*character, visitor),
-            Node::Array { item, count, least } => {
-                self.input.admit(*count, *least)?;
+            Node::Array { item, count, min_size } => {
+                self.input.admit(*count, *min_size)?;
                 self.items(*item, *count, visitor)
             }
-            Node::List { item, least } => {
-                let count = self.input.count(*least)?;
+            Node::List { item, min_size } => {
+                let count = self.input.count(*min_size)?;
                 self.items(*item, count, visitor)
             }
-            Node::Map { entry, least } => {
-                let count = self.input.count(*least)?;
+            Node::Map { entry, min_size } => {
+                let count = self.input.count(*min_size)?;
                 self.entries(*entry, count, visitor)
             }
             Node::Optional(id) => self.optional(*id, visitor),

@@ -100,16 +100,16 @@ pub(super) enum Node {
     Array {
         item: Id,
         count: usize,
-        least: usize,
+        min_size: usize,
     },
-    /// A list or a set; an item takes at least `least` bytes.
+    /// A list or a set; an item takes at least `min_size` bytes.
     List {
         item: Id,
-        least: usize,
+        min_size: usize,
     },
     Map {
         entry: [Member; 2],
-        least: usize,
+        min_size: usize,
     },
     Optional(Id),
     Variant(Box<[Id]>),
@@ -146,8 +146,10 @@ impl Compiler {
             self.nodes.into_iter().map(|node| node.expect("every node is compiled")).collect();
         let sizes: Vec<_> = nodes.iter().map(|node| node.min_item_size(&nodes)).collect();
         for (node, size) in nodes.iter_mut().zip(sizes) {
-            if let Node::Array { least, .. } | Node::List { least, .. } | Node::Map { least, .. } = node {
-                *least = size;
+            if let Node::Array { min_size, .. } | Node::List { min_size, .. } | Node::Map { min_size, .. } =
+                node
+            {
+                *min_size = size;
             }
         }
         Ok(nodes.into())
@@ -171,7 +173,7 @@ impl Compiler {
     }
 
     fn parts(&mut self, ty: &Type, image: bool) -> Result<Node, Error> {
-        let least = 0;
+        let min_size = 0;
         Ok(match ty {
             Type::Unit => Node::Unit { size: image.into() },
             Type::Scalar(scalar) if scalar.is_fast() => {
@@ -182,12 +184,12 @@ impl Compiler {
             Type::Array(_, 0) => return Err(Error::ty("an array has no items")),
             Type::Array(item, count) => {
                 let id = self.node(item, item.layout().is_some())?;
-                Node::Array { item: id, count: *count, least }
+                Node::Array { item: id, count: *count, min_size }
             }
-            Type::List(item) => Node::List { item: self.node(item, item.layout().is_some())?, least },
+            Type::List(item) => Node::List { item: self.node(item, item.layout().is_some())?, min_size },
             // Unlike those of a vector, the items of a set are not contiguous in memory.
-            Type::Set(item) => Node::List { item: self.node(item, false)?, least },
-            Type::Map(key, value) => Node::Map { entry: self.entry(key, value)?, least },
+            Type::Set(item) => Node::List { item: self.node(item, false)?, min_size },
+            Type::Map(key, value) => Node::Map { entry: self.entry(key, value)?, min_size },
             Type::Optional(value) => Node::Optional(self.node(value, false)?),
             Type::Variant(alternatives) => Node::Variant(self.alternatives(alternatives)?),
             Type::Expected(value, error) => {

@@ -34,20 +34,20 @@ impl<'de> Input<'de> {
         self.depth -= 1;
     }
 
-    /// Reads the number of items of a string or container, each of at least `least` bytes: never more than the
+    /// Reads the number of items of a string or container, each of at least `min_size` bytes: never more than the
     /// remaining bytes can hold.
-    pub(super) fn count(&mut self, least: usize) -> Result<usize, Error> {
+    pub(super) fn count(&mut self, min_size: usize) -> Result<usize, Error> {
         let (count, rest) = self.width.read(self.rest)?;
         self.rest = rest;
         let count = usize::try_from(count).map_err(|_| Error::Truncated)?;
-        self.admit(count, least)?;
+        self.admit(count, min_size)?;
         Ok(count)
     }
 
     /// Rejects a count that exceeds what the remaining bytes can hold.
-    pub(super) fn admit(&mut self, count: usize, least: usize) -> Result<(), Error> {
-        match self.rest.len().checked_div(least) {
-            Some(most) if count <= most => Ok(()),
+    pub(super) fn admit(&mut self, count: usize, min_size: usize) -> Result<(), Error> {
+        match self.rest.len().checked_div(min_size) {
+            Some(max_count) if count <= max_count => Ok(()),
             Some(_) => Err(Error::Truncated),
             None => {
                 let left = self.empty_items_left.checked_sub(count);

@@ -104,7 +104,7 @@ pub fn arguments_from_slice<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Resu
     }
 }
 
-/// Returns the plan of a type that is a list of arguments by itself.
+/// Returns the plan of a type that is itself an argument list, not a single argument.
 fn list_of<T: DeserializeOwned + 'static>() -> Result<Option<Arc<Plan>>, Error> {
     let plan = Plan::for_type::<T>()?;
     Ok(plan.ty().is_tuple().then_some(plan))

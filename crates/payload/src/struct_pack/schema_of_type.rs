@@ -30,18 +30,18 @@ impl Type {
             let result = T::deserialize(Tracer { run: &mut run, purpose: Purpose::Trace });
             match (result, run.traced.take()) {
                 (Ok(_), Some(ty)) if run.unseen == 0 => return Ok(ty),
-                (Ok(_), Some(_)) | (Err(Stop::Again), _) => {}
+                (Ok(_), Some(_)) | (Err(Stop::Restart), _) => {}
                 (Ok(_), None) => {
                     return Err(Error::ty(format!("{} deserializes no value", type_name::<T>())));
                 }
-                (Err(Stop::Error(error)), _) => return Err(about::<T>(&error)),
+                (Err(Stop::Error(error)), _) => return Err(with_type_name::<T>(&error)),
             }
         }
-        Err(about::<T>(&Error::ty("it has too many alternatives")))
+        Err(with_type_name::<T>(&Error::ty("it has too many alternatives")))
     }
 }
 
-fn about<T>(error: &Error) -> Error {
+fn with_type_name<T>(error: &Error) -> Error {
     Error::ty(format!("{} has no type in struct_pack: {error}", type_name::<T>()))
 }
 
@@ -105,7 +105,7 @@ impl<'k> Run<'k> {
     }
 
     /// Whether a type is one of the enclosing ones. If so, the recursion is recorded as the traced type.
-    fn recurs(&mut self, name: &str) -> Result<bool, Stop> {
+    fn is_recursive(&mut self, name: &str) -> Result<bool, Stop> {
         let Some(at) = self.around.iter().position(|around| *around == name) else { return Ok(false) };
         match (self.around.len() - at).checked_sub(2) {
             Some(levels) => {
@@ -182,7 +182,7 @@ fn variant_type(types: Vec<Type>) -> Type {
 #[derive(Debug)]
 enum Stop {
     /// Something was learned; restart.
-    Again,
+    Restart,
     Error(Error),
 }
 
@@ -195,7 +195,7 @@ impl Stop {
 impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Again => f.write_str("there is more to be traced"),
+            Self::Restart => f.write_str("there is more to be traced"),
             Self::Error(error) => error.fmt(f),
         }
     }
@@ -234,7 +234,7 @@ impl<'r, 'k> Tracer<'r, 'k> {
 
     /// Whether there is nothing to trace: a sample is needed, or the type is nested within itself.
     fn is_known(&mut self, name: &str) -> Result<bool, Stop> {
-        Ok(self.purpose == Purpose::Sample || self.run.recurs(name)?)
+        Ok(self.purpose == Purpose::Sample || self.run.is_recursive(name)?)
     }
 
     /// Traces any composite of members: `ty` builds its type from theirs.
@@ -246,7 +246,7 @@ impl<'r, 'k> Tracer<'r, 'k> {
     ) -> Result<V::Value, Stop> {
         let Self { run, .. } = self;
         run.enter(type_name::<V>())?;
-        let mut members = Parts { run, count, at: 0, types: Vec::new(), alike: false };
+        let mut members = Parts { run, count, at: 0, types: Vec::new(), is_homogeneous: false };
         let value = visitor.visit_seq(&mut members)?;
         let Parts { run, types, .. } = members;
         if types.len() != count {
@@ -265,7 +265,7 @@ impl<'r, 'k> Tracer<'r, 'k> {
     ) -> Result<V::Value, Stop> {
         let Self { run, .. } = self;
         run.enter(type_name::<V>())?;
-        let mut items = Parts { run, count, at: 0, types: Vec::new(), alike: true };
+        let mut items = Parts { run, count, at: 0, types: Vec::new(), is_homogeneous: true };
         let value = visitor.visit_seq(&mut items)?;
         let Parts { run, mut types, .. } = items;
         let item = types.pop().ok_or_else(|| Stop::ty("it does not deserialize its items"))?;
@@ -284,7 +284,7 @@ impl<'r, 'k> Tracer<'r, 'k> {
             let sample = run.known.samples.entry(name).or_default();
             *sample += 1;
             return Err(if *sample < count {
-                Stop::Again
+                Stop::Restart
             } else {
                 Stop::ty("it contains itself without end")
             });
@@ -406,7 +406,7 @@ impl<'de> Deserializer<'de> for Tracer<'_, '_> {
         }
         let run = self.run;
         run.enter(type_name::<V>())?;
-        let mut entry = Parts { run, count: 2, at: 0, types: Vec::new(), alike: false };
+        let mut entry = Parts { run, count: 2, at: 0, types: Vec::new(), is_homogeneous: false };
         let value = visitor.visit_map(&mut entry)?;
         let Parts { run, types, .. } = entry;
         let [key, of] =
@@ -486,13 +486,13 @@ struct Parts<'r, 'k> {
     at: usize,
     types: Vec<Type>,
     /// All have the type of the first.
-    alike: bool,
+    is_homogeneous: bool,
 }
 
 impl Parts<'_, '_> {
     fn part<'de, S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Stop> {
         self.at += 1;
-        if self.alike && self.at > 1 {
+        if self.is_homogeneous && self.at > 1 {
             return seed.deserialize(Tracer { run: self.run, purpose: Purpose::Sample });
         }
         self.run.path.push(self.at);

@@ -77,7 +77,7 @@ pub fn from_protobuf(message: &Message, format: Format, bytes: &[u8]) -> Result<
     from_protobuf_within(message, format, bytes, usize::MAX)
 }
 
-/// Does the same, but stops soon after the result is longer than `most` bytes.
+/// Does the same, but stops soon after the result is longer than `max` bytes.
 ///
 /// # Errors
 ///
@@ -86,15 +86,15 @@ pub fn from_protobuf_within(
     message: &Message,
     format: Format,
     bytes: &[u8],
-    most: usize,
+    max: usize,
 ) -> Result<Vec<u8>, Error> {
     message.check_required(bytes)?;
     match format {
         Format::Protobuf => Ok(bytes.to_vec()),
-        Format::Json(dialect) => json::print(message, dialect, bytes, most),
-        Format::ProtoText => text::print(message, bytes, most),
-        Format::MessagePack | Format::MessagePackArray => msgpack::print(message, bytes, most),
-        Format::Gob => gob::print(message, bytes, most),
+        Format::Json(dialect) => json::print(message, dialect, bytes, max),
+        Format::ProtoText => text::print(message, bytes, max),
+        Format::MessagePack | Format::MessagePackArray => msgpack::print(message, bytes, max),
+        Format::Gob => gob::print(message, bytes, max),
         Format::RestRpc | Format::StructPack | Format::FlatBuffers | Format::Raw | Format::Other(_) => {
             Err(Error::Unsupported(format))
         }
@@ -188,7 +188,7 @@ impl fmt::Display for Error {
                 write!(f, "no message can be read from or written in {}", format.as_str())
             }
             Self::Missing(missing) => missing.fmt(f),
-            Self::TooLong(most) => write!(f, "the message would be longer than {most} bytes"),
+            Self::TooLong(max) => write!(f, "the message would be longer than {max} bytes"),
             Self::Invalid(reason) => f.write_str(reason),
             Self::Value(mismatch_error) if mismatch_error.path.is_empty() => {
                 f.write_str(&mismatch_error.reason)

@@ -14,11 +14,11 @@ pub(super) fn parse(message: &Message, bytes: &[u8]) -> Result<ParsedMessage, Er
     parse::parse(message, Source { reader: Reader::new(bytes) }, JsonDialect::Go, bytes.len())
 }
 
-pub(super) fn print(message: &Message, bytes: &[u8], most: usize) -> Result<Vec<u8>, Error> {
+pub(super) fn print(message: &Message, bytes: &[u8], max: usize) -> Result<Vec<u8>, Error> {
     // Then no length or count in it needs more than 32 bits.
     u32::try_from(bytes.len()).map_err(|_| Error::new("a message of more than 4 GiB"))?;
     let sink = Sink { out: Vec::with_capacity(bytes.len().saturating_mul(2)) };
-    print::print(message, bytes, sink, most).map(|sink| sink.out)
+    print::print(message, bytes, sink, max).map(|sink| sink.out)
 }
 
 #[derive(Clone)]

@@ -275,14 +275,14 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         let start = self.out.len();
         self.field(message, field, token, depth)?;
         if let Some(oneof) = field.oneof() {
-            self.settle_oneof(message, index, oneof, start, seen)?;
+            self.check_oneof(message, index, oneof, start, seen)?;
         }
         Ok(())
     }
 
     /// Checks that only one member of a oneof is set. In brpc, which looks up the fields in the order of their
     /// declaration, the last one declared wins.
-    fn settle_oneof(
+    fn check_oneof(
         &mut self,
         message: &MessageType,
         index: u32,

@@ -83,9 +83,9 @@ pub(super) enum MapKey<'a> {
     Text(Cow<'a, str>),
 }
 
-/// Converts a message, unless more than `most` bytes are written.
-pub(super) fn print<S: Sink>(message: &Message, bytes: &[u8], sink: S, most: usize) -> Result<S, Error> {
-    let mut printer = Printer { most, ..Printer::new(message, bytes, sink) };
+/// Converts a message, unless more than `max` bytes are written.
+pub(super) fn print<S: Sink>(message: &Message, bytes: &[u8], sink: S, max: usize) -> Result<S, Error> {
+    let mut printer = Printer { max, ..Printer::new(message, bytes, sink) };
     printer.root(message, bytes)?;
     Ok(printer.sink)
 }
@@ -102,9 +102,9 @@ pub(super) fn print_counting<S: Sink>(message: &Message, bytes: &[u8], sink: S) 
 pub(super) struct Printer<'a, S> {
     pub(super) pool: &'a Pool,
     records: Vec<Record<'a>>,
-    most_records: usize,
+    max_records: usize,
     /// Maximum number of bytes to write.
-    most: usize,
+    max: usize,
     pub(super) sink: S,
 }
 
@@ -192,8 +192,8 @@ const COMPACTED: usize = 1 << 10;
 
 impl<'a, S: Sink> Printer<'a, S> {
     fn new(message: &'a Message, bytes: &'a [u8], sink: S) -> Self {
-        let most_records = FEW_RECORDS.max(bytes.len() / BYTES_PER_RECORD);
-        Self { pool: message.pool(), records: Vec::with_capacity(16), most_records, most: usize::MAX, sink }
+        let max_records = FEW_RECORDS.max(bytes.len() / BYTES_PER_RECORD);
+        Self { pool: message.pool(), records: Vec::with_capacity(16), max_records, max: usize::MAX, sink }
     }
 
     /// Writes the outermost message.
@@ -245,7 +245,7 @@ impl<'a, S: Sink> Printer<'a, S> {
 
     #[inline]
     fn check_length(&self) -> Result<(), Error> {
-        if self.sink.written() > self.most { Err(Error::TooLong(self.most)) } else { Ok(()) }
+        if self.sink.written() > self.max { Err(Error::TooLong(self.max)) } else { Ok(()) }
     }
 
     /// Returns the records of the field that starts at `at`.
@@ -502,7 +502,7 @@ impl<'a, S: Sink> Printer<'a, S> {
             }
         }
         if message.oneofs() > 0 {
-            self.settle_oneofs(message, start);
+            self.resolve_oneofs(message, start);
         }
         let records = self.records.get_mut(from..).unwrap_or_default();
         let order = |record: &Record<'_>| (record.rank, record.sequence);
@@ -562,7 +562,7 @@ impl<'a, S: Sink> Printer<'a, S> {
     /// Removes records that later ones replace.
     #[cold]
     fn compact(&mut self, message: &MessageType, scan: &mut Scan) -> Result<(), Error> {
-        self.settle_oneofs(message, scan.start);
+        self.resolve_oneofs(message, scan.start);
         let records = self.records.get_mut(scan.start..).unwrap_or_default();
         let mut seen = vec![false; message.fields().len()];
         let mut kept = records.len();
@@ -576,7 +576,7 @@ impl<'a, S: Sink> Printer<'a, S> {
             }
         }
         drop(self.records.drain(scan.start..scan.start + kept));
-        if self.records.len() > self.most_records {
+        if self.records.len() > self.max_records {
             return Err(Error::new("the fields of the message alternate too often"));
         }
         scan.compact_at = scan.start + COMPACTED.max(2 * (self.records.len() - scan.start));
@@ -595,7 +595,7 @@ impl<'a, S: Sink> Printer<'a, S> {
     }
 
     /// The last member of a oneof on the wire wins; earlier values of other members are discarded.
-    fn settle_oneofs(&mut self, message: &MessageType, from: usize) {
+    fn resolve_oneofs(&mut self, message: &MessageType, from: usize) {
         let Some(records) = self.records.get_mut(from..) else { return };
         let oneof_of = |record: &Record<'_>| message.fields().get(record.index as usize)?.oneof();
         // The last member seen, and the start of its most recent uninterrupted run.

@@ -157,7 +157,7 @@ impl Context {
 
     /// Whether the names are the caller's, since a [fallback](crate::Server::fallback) answers, or since it is a topic
     /// that the caller subscribes to.
-    pub(crate) fn names_are_callers(&self) -> bool {
+    pub(crate) fn is_named_by_caller(&self) -> bool {
         self.0.called.as_ref().is_some_and(|called| called.is_fallback() || called.is_topic())
     }
 

@@ -40,7 +40,7 @@ pub(crate) use self::connection::{ConnectionFacts, PushQueue};
 pub(crate) use self::method_name::{MethodName, RequestedMethod};
 pub(crate) use self::outcome::{AcceptedStream, AcceptedStreams, OutcomeKind, ResponseFuture};
 pub(crate) use self::redacted::{RedactedMetadata, is_secret, redact};
-pub(crate) use self::relayed_metadata::{leave_out, left_out_count};
+pub(crate) use self::relayed_metadata::{remove_unsupported, removed_metadata_count};
 pub(crate) use self::server_info::{Countable, ResourceUsage, Totals};
 pub(crate) use self::stream_offer::StreamOffer;
 pub(crate) use self::target::Target;

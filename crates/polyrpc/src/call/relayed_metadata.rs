@@ -8,9 +8,9 @@ use polyrpc_core::{Carrier, Metadata};
 
 use crate::rate_limited::EventLimiter;
 
-/// Removes the entries that cannot be carried, counts them and logs one of them.
+/// Removes the entries that cannot be carried, counts them, and logs at most one per second.
 #[cold]
-pub(crate) fn leave_out(carrier: Carrier, metadata: &mut Metadata) {
+pub(crate) fn remove_unsupported(carrier: Carrier, metadata: &mut Metadata) {
     if carrier == Carrier::Map {
         return keep_last_values(metadata);
     }
@@ -39,18 +39,18 @@ fn keep_last_values(metadata: &mut Metadata) {
 }
 
 fn record(key: &str, reason: &str) {
-    LEFT_OUT.fetch_add(1, Ordering::Relaxed);
+    REMOVED.fetch_add(1, Ordering::Relaxed);
     if let Some(suppressed) = LOGGED.allow() {
         tracing::warn!(key, reason, suppressed, "metadata of a relayed response were left out");
     }
 }
 
-/// Returns how many entries were left out in this process.
-pub(crate) fn left_out_count() -> u64 {
-    LEFT_OUT.load(Ordering::Relaxed)
+/// Returns how many metadata entries were removed in this process.
+pub(crate) fn removed_metadata_count() -> u64 {
+    REMOVED.load(Ordering::Relaxed)
 }
 
-static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+static REMOVED: AtomicU64 = AtomicU64::new(0);
 
 static LOGGED: EventLimiter = EventLimiter::new(1, Duration::from_secs(1));
 
@@ -60,14 +60,14 @@ mod tests {
 
     #[test]
     fn map_keeps_the_last_value_of_a_key_and_the_others_are_counted() {
-        let before = left_out_count();
+        let before = removed_metadata_count();
         let mut metadata = Metadata::new();
         [("k", "1"), ("other", "x"), ("k", "2"), ("k", "3")]
             .into_iter()
             .for_each(|(key, value)| metadata.append(key, value));
-        leave_out(Carrier::Map, &mut metadata);
+        remove_unsupported(Carrier::Map, &mut metadata);
         assert_eq!(metadata, Metadata::from_iter([("k", "3"), ("other", "x")]));
         // Other tests may count, too.
-        assert!(left_out_count() >= before + 2);
+        assert!(removed_metadata_count() >= before + 2);
     }
 }

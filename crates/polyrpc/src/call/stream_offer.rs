@@ -68,7 +68,7 @@ impl StreamOffer {
         // Messages are not compressed.
         let (feed, incoming) = Incoming::new(stream.0, self.stream_notify.clone(), usize::MAX);
         let (outgoing, drain) = Outgoing::new(stream.0, self.stream_notify.clone());
-        let (sender, messages) = Streaming::channel(WAITING);
+        let (sender, messages) = Streaming::channel(CHANNEL_CAPACITY);
         let (closer, closing) = Closing::new();
         let messages = if self.offered.writable { messages } else { Streaming::empty() };
         let (end_sender, end_receiver) = oneshot::channel();
@@ -87,7 +87,7 @@ impl StreamOffer {
 }
 
 /// Capacity of the channel between a handler and its stream's own queue: a hand-over, not a buffer.
-const WAITING: usize = 4;
+const CHANNEL_CAPACITY: usize = 4;
 
 /// Sends the handler's messages for as long as the peer accepts them, and ends when the handler receives no more
 /// either: brpc's streams close in both directions at once.

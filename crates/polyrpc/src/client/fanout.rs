@@ -136,7 +136,7 @@ impl Combo for Broadcast {
     }
 
     fn endpoints(&self) -> Vec<EndpointInfo> {
-        self.channel.facts()
+        self.channel.endpoint_infos()
     }
 }
 

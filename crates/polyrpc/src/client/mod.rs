@@ -255,7 +255,7 @@ impl Client {
     /// A client of one server counts the calls that it sent; a failed attempt to connect counts as another call.
     pub fn endpoints(&self) -> Vec<EndpointInfo> {
         match &self.backend {
-            Backend::Channel(channel) => channel.facts(),
+            Backend::Channel(channel) => channel.endpoint_infos(),
             Backend::Combo(combo) => combo.endpoints(),
             Backend::Network(pool) => EndpointInfo::from_pool(pool).into_iter().collect(),
             Backend::Server(_) | Backend::Mock(_) => Vec::new(),
@@ -428,12 +428,13 @@ impl Client {
         let call = OutgoingCall { service, method, body, options, protocol: self.defaults.protocol };
         if trace_span::is_enabled() {
             let protocol = self.defaults.protocol;
-            return Box::pin(trace_span::call(service, method, protocol, self.pass_layers(call))).await;
+            return Box::pin(trace_span::call(service, method, protocol, self.call_through_layers(call)))
+                .await;
         }
-        self.pass_layers(call).await
+        self.call_through_layers(call).await
     }
 
-    async fn pass_layers(&self, call: OutgoingCall<'_>) -> Result<Response<Body>, Status> {
+    async fn call_through_layers(&self, call: OutgoingCall<'_>) -> Result<Response<Body>, Status> {
         match self.layers.is_empty() {
             true => self.send(call).await,
             false => self.call_within_layers(call).await,
@@ -487,7 +488,7 @@ impl Client {
     }
 
     /// Whether calls are retained, to be sent again.
-    fn keeps(&self) -> bool {
+    fn retains_calls(&self) -> bool {
         self.defaults.retains_calls || matches!(self.backend, Backend::Channel(_))
     }
 }
@@ -529,7 +530,7 @@ pub struct Builder {
     on_push: Option<PushHandler>,
     idempotent: bool,
     /// Settings that require a channel.
-    plan: Option<Box<ChannelConfig>>,
+    channel_config: Option<Box<ChannelConfig>>,
     layers: Layers,
     /// Error for a layer or a protocol that cannot be used here.
     misplaced: Option<Status>,
@@ -566,7 +567,7 @@ impl Builder {
             compressors: Compressors::default(),
             on_push: None,
             idempotent: false,
-            plan: None,
+            channel_config: None,
             layers: Layers::default(),
             misplaced: None,
             aliases: Aliases::default(),
@@ -789,46 +790,46 @@ impl Builder {
     /// # }
     /// ```
     pub fn discover(mut self, discover: impl Discover) -> Self {
-        self.plan().discover = Some(Box::new(discover));
+        self.channel_config().discover = Some(Box::new(discover));
         self
     }
 
     /// Sets the load balancer. Default: [`P2c`](balance::P2c).
     pub fn balance(mut self, balance: impl LoadBalancer) -> Self {
-        self.plan().balance = Some(Box::new(balance));
+        self.channel_config().balance = Some(Box::new(balance));
         self
     }
 
     /// Sets what to do when a call fails. Default: [`FailMode::Failover`] in a client with discovery or any setting for
     /// failing calls; any other client of one server only tries another connection.
     pub fn fail_mode(mut self, mode: FailMode) -> Self {
-        self.plan().fail_mode = mode;
+        self.channel_config().fail_mode = mode;
         self
     }
 
     /// Sets how often a failed call may be retried. Default: 3.
     pub fn retries(mut self, retries: u32) -> Self {
-        self.plan().retries = Some(retries);
+        self.channel_config().retries = Some(retries);
         self
     }
 
     /// Sets the retry budget, which all calls of the client share.
     pub fn retry_budget(mut self, budget: RetryBudget) -> Self {
-        self.plan().budget = budget;
+        self.channel_config().budget = budget;
         self
     }
 
     /// Sets the delay before the same server, or any server after all have failed, is tried again; up to half of it is
     /// subtracted at random. Default: from 10 ms, twice as long each time, up to 1 s.
     pub fn retry_backoff(mut self, backoff: Backoff) -> Self {
-        self.plan().backoff = Some(backoff);
+        self.channel_config().backoff = Some(backoff);
         self
     }
 
     /// Sets the time without a reply after which [`FailMode::Failbackup`] calls a second server. Default: 10 ms, as
     /// usual with rpcx.
     pub fn backup_after(mut self, delay: Duration) -> Self {
-        self.plan().backup = Backup::After(delay);
+        self.channel_config().backup = Backup::After(delay);
         self
     }
 
@@ -836,19 +837,19 @@ impl Builder {
     /// slowest twentieth of the calls is also sent to a second server.
     /// It is at least a millisecond, and 10 ms until enough calls have been answered.
     pub fn backup_percentile(mut self, share: f64) -> Self {
-        self.plan().backup = Backup::Percentile(share);
+        self.channel_config().backup = Backup::Percentile(share);
         self
     }
 
     /// Sets when a failing server is ejected for a while. Default: never.
     pub fn circuit_breaker(mut self, breaker: CircuitBreaker) -> Self {
-        self.plan().breaker = Some(breaker);
+        self.channel_config().breaker = Some(breaker);
         self
     }
 
     /// Sets how an ejected server is checked for recovery. Default: [`HealthCheck::connect`].
     pub fn health_check(mut self, health: HealthCheck) -> Self {
-        self.plan().health = Some(health);
+        self.channel_config().health = Some(health);
         self
     }
 
@@ -863,13 +864,13 @@ impl Builder {
     /// A rejected call fails with [`Unavailable`](crate::Code::Unavailable) and brpc's code for it, 1018 (`EREJECT`).
     /// It reached no server, and is not retried.
     pub fn cluster_recovery(mut self, min_working: usize, hold: Duration) -> Self {
-        self.plan().recovery = Some(RecoveryPolicy { min_working, hold });
+        self.channel_config().recovery = Some(RecoveryPolicy { min_working, hold });
         self
     }
 
     /// Calls only servers of this group, as assigned by the registry.
     pub fn group(mut self, group: impl Into<String>) -> Self {
-        self.plan().group = Some(group.into());
+        self.channel_config().group = Some(group.into());
         self
     }
 
@@ -878,14 +879,14 @@ impl Builder {
     /// from the next sets are kept for ten more seconds, unless they cannot be reached. If all existing servers were
     /// made inactive, or moved to other groups, calls fail in any case.
     pub fn accept_empty_resolution(mut self) -> Self {
-        self.plan().accepts_empty_sets = true;
+        self.channel_config().accepts_empty_sets = true;
         self
     }
 
     /// Fails calls as soon as the registry fails while no server is known. Default: off; they wait up to their
     /// deadline, since the registry is queried again. This suits programs that make one call and exit.
     pub fn fail_with_registry(mut self) -> Self {
-        self.plan().fails_with_registry = true;
+        self.channel_config().fails_with_registry = true;
         self
     }
 
@@ -902,11 +903,11 @@ impl Builder {
     /// If the URL is invalid, or the files for TLS cannot be read.
     pub fn build(mut self) -> Result<Client> {
         let (url, discover) = self.resolve_url()?;
-        self.build_by(url, discover)
+        self.build_with_discovery(url, discover)
     }
 
     /// Creates a client with these servers.
-    fn build_by(mut self, url: Url, discover: Option<Box<dyn Discover>>) -> Result<Client> {
+    fn build_with_discovery(mut self, url: Url, discover: Option<Box<dyn Discover>>) -> Result<Client> {
         if let Some(status) = self.misplaced.take() {
             return Err(status.into());
         }
@@ -918,22 +919,22 @@ impl Builder {
         if !self.aliases.is_empty() {
             layers = layers.compose(&Layers::one(std::mem::take(&mut self.aliases)));
         }
-        let backend = match (self.plan.take(), discover) {
+        let backend = match (self.channel_config.take(), discover) {
             (None, None) => {
                 let tls = self.connector(&url)?;
                 Backend::Network(Arc::new(self.pool(url, tls)?))
             }
-            (plan, discover) => {
+            (channel_config, discover) => {
                 let discover = discover.unwrap_or_else(|| Box::new(List::new([url.instance()])));
-                let plan = plan.map_or_else(ChannelConfig::default, |plan| *plan);
+                let channel_config = channel_config.map_or_else(ChannelConfig::default, |config| *config);
                 let backoff = self.backoff.get_or_insert_default();
-                if let Some(health) = &plan.health {
+                if let Some(health) = &channel_config.health {
                     backoff.max = backoff.max.min(health.interval);
                 }
                 let (name, factory) = (discovery::redacted(&self.url), Factory::new(self, url));
                 Backend::Channel(Arc::new(Channel::new(
                     name,
-                    plan,
+                    channel_config,
                     discover,
                     factory,
                     defaults.retains_calls,
@@ -952,14 +953,14 @@ impl Builder {
         blocking::Client::from_builder(self)
     }
 
-    fn plan(&mut self) -> &mut ChannelConfig {
-        self.plan.get_or_insert_default()
+    fn channel_config(&mut self) -> &mut ChannelConfig {
+        self.channel_config.get_or_insert_default()
     }
 
     /// Returns how servers are called, and the discovery unless the URL names a server.
     fn resolve_url(&mut self) -> Result<(Url, Option<Box<dyn Discover>>)> {
         let known = self.known_protocols();
-        if let Some(discover) = self.plan.as_mut().and_then(|plan| plan.discover.take()) {
+        if let Some(discover) = self.channel_config.as_mut().and_then(|config| config.discover.take()) {
             return Ok((Url::parse_service(&self.url, &known)?, Some(discover)));
         }
         if let Some(found) = DiscoveryUrl::parse(&self.url, &known)?
@@ -974,7 +975,7 @@ impl Builder {
     fn uses_channel(&self) -> Result<bool> {
         let found = DiscoveryUrl::parse(&self.url, &self.known_protocols())?;
         let names_registry = |word: &str| matches!(discovery::open(word, ""), Ok(Some(_)) | Err(_));
-        Ok(self.plan.is_some() || found.is_some_and(|found| names_registry(&found.registry)))
+        Ok(self.channel_config.is_some() || found.is_some_and(|found| names_registry(&found.registry)))
     }
 
     fn defaults(&self, url: &Url) -> CallDefaults {

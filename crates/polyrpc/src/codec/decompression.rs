@@ -11,7 +11,7 @@ use polyrpc_core::{Compression, Message, Retry, Status};
 use polyrpc_payload::compress;
 use polyrpc_wire::grpc;
 
-use super::long_work::{IN_PLACE, on_blocking_pool};
+use super::long_work::{MAX_IN_PLACE_BYTES, on_blocking_pool};
 use crate::memory_budget::{self, Account, GrowingReservation};
 
 /// Bytes that were decompressed on blocking threads, whether they were used or not.
@@ -40,14 +40,14 @@ pub(crate) fn decompress_in_place(
     if compression == Compression::None {
         return Ok(InPlace::Done(body));
     }
-    if limit <= IN_PLACE {
+    if limit <= MAX_IN_PLACE_BYTES {
         return decompress(compression, &body, limit, Some(account)).map(InPlace::Done);
     }
-    let is_long = |length| length > IN_PLACE;
-    if body.len() > IN_PLACE || compress::hint(compression, &body).is_some_and(is_long) {
+    let is_long = |length| length > MAX_IN_PLACE_BYTES;
+    if body.len() > MAX_IN_PLACE_BYTES || compress::hint(compression, &body).is_some_and(is_long) {
         return Ok(InPlace::TooLong(body));
     }
-    match compress::decompress(compression, &body, IN_PLACE.min(account.remaining())) {
+    match compress::decompress(compression, &body, MAX_IN_PLACE_BYTES.min(account.remaining())) {
         Ok(bytes) => {
             account.charge(bytes.len());
             Ok(InPlace::Done(bytes.into()))

@@ -21,19 +21,19 @@ use super::buffer::Buffer;
 /// If a number in it is not finite, with Go's message, or if it cannot be encoded.
 pub(super) fn to_json(buffer: &mut Buffer, value: &(impl Serialize + ?Sized)) -> serde_json::Result<()> {
     let mut nulls = false;
-    value.serialize(&mut serde_json::Serializer::with_formatter(buffer, NoticingNull(&mut nulls)))?;
-    if nulls { look_through(value) } else { Ok(()) }
+    value.serialize(&mut serde_json::Serializer::with_formatter(buffer, NullDetector(&mut nulls)))?;
+    if nulls { check_finite(value) } else { Ok(()) }
 }
 
 #[cold]
-fn look_through(value: &(impl Serialize + ?Sized)) -> serde_json::Result<()> {
+fn check_finite(value: &(impl Serialize + ?Sized)) -> serde_json::Result<()> {
     value.serialize(Finite)
 }
 
 /// Formatter of compact JSON that records whether a `null` was written.
-struct NoticingNull<'a>(&'a mut bool);
+struct NullDetector<'a>(&'a mut bool);
 
-impl Formatter for NoticingNull<'_> {
+impl Formatter for NullDetector<'_> {
     fn write_null<W: ?Sized + std::io::Write>(&mut self, writer: &mut W) -> std::io::Result<()> {
         *self.0 = true;
         writer.write_all(b"null")

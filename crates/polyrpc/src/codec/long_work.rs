@@ -11,14 +11,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::runtime::AbortOnDrop;
 
 /// Maximum length of a message that is decompressed or decoded in place, in bytes: about a millisecond of work.
-pub(crate) const IN_PLACE: usize = 256 << 10;
+pub(crate) const MAX_IN_PLACE_BYTES: usize = 256 << 10;
 
 /// Number of long messages that are worked on concurrently.
-const AT_ONCE: usize = 2;
+const MAX_CONCURRENT: usize = 2;
 
-static ASIDE: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
+static PERMITS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    Arc::new(Semaphore::new((cores / 2).clamp(1, AT_ONCE)))
+    Arc::new(Semaphore::new((cores / 2).clamp(1, MAX_CONCURRENT)))
 });
 
 /// Permission to work on a long message, until it is dropped.
@@ -30,7 +30,7 @@ pub(crate) struct Permit {
 
 /// Waits for permission to work on a long message, in order of arrival.
 pub(crate) async fn permit() -> Permit {
-    Permit { _permit: ASIDE.clone().acquire_owned().await.ok() }
+    Permit { _permit: PERMITS.clone().acquire_owned().await.ok() }
 }
 
 /// Works on a long message on a blocking thread. A panic is resumed here.

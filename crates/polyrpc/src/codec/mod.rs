@@ -44,7 +44,7 @@ pub(crate) use self::decompression::{
     InPlace, bytes_decompressed_on_blocking_pool, decompress_body, decompress_in_place, decompress_message,
     decompress_message_on_blocking_pool, decompress_on_blocking_pool,
 };
-pub(crate) use self::long_work::{IN_PLACE, Permit, on_blocking_pool, permit};
+pub(crate) use self::long_work::{MAX_IN_PLACE_BYTES, Permit, on_blocking_pool, permit};
 pub(crate) use self::rest_rpc::{decode_published, encode_arguments, publish, publish_coded, unpack};
 pub(crate) use self::serde::{
     check as check_plain, decode as decode_plain, decode_argument, decode_arguments, decode_no_arguments,

@@ -91,12 +91,12 @@ fn single_argument<T: DeserializeOwned + 'static>(body: &Body) -> Option<T> {
 /// Decodes a list of arguments that are the members of the value; there may be none, or fewer or more than one.
 fn decode_all<T: DeserializeOwned + 'static>(body: Body) -> Result<T, Status> {
     let loose = || rest_rpc::read_list(&body).map(|(sole,)| sole).or_else(|| rest_rpc::read_list(&body));
-    decode(&body.clone().or_nothing()).or_else(|status| loose().ok_or(status))
+    decode(&body.clone().empty_if_no_arguments()).or_else(|status| loose().ok_or(status))
 }
 
 impl Body {
     /// Replaces an empty list of arguments by an empty body.
-    fn or_nothing(mut self) -> Self {
+    fn empty_if_no_arguments(mut self) -> Self {
         if self.bytes == rest_rpc::EMPTY_LIST {
             self.bytes = Bytes::from_static(NIL);
         }

@@ -36,13 +36,13 @@ pub(crate) fn encode(value: &(impl Serialize + ?Sized), format: Format) -> Resul
 
 /// Encodes a message piece by piece.
 fn encode_with<E: Display>(write: impl FnOnce(&mut Buffer) -> Result<(), E>) -> Result<Bytes, Status> {
-    let mut buffer = Buffer::with_capacity(USUAL);
+    let mut buffer = Buffer::with_capacity(INITIAL_CAPACITY);
     write(&mut buffer).map_err(|error| unwritable(&error))?;
     Ok(buffer.finish())
 }
 
 /// Initial capacity, enough for a typical message.
-const USUAL: usize = 64;
+const INITIAL_CAPACITY: usize = 64;
 
 /// Encodes a value in struct_pack whose type is known statically.
 pub(super) fn encode_typed<T: Serialize + DeserializeOwned + 'static>(value: &T) -> Result<Bytes, Status> {

@@ -111,19 +111,20 @@ impl PollSource for FileWatch {
 impl FileWatch {
     async fn check(&mut self) -> Result<PollResult> {
         let (path, read, seen) = (self.path.clone(), self.read.clone(), self.seen.clone());
-        let looked =
-            AbortOnDrop::from(tokio::task::spawn_blocking(move || look(&path, read.as_ref(), seen.as_ref())));
+        let checked = AbortOnDrop::from(tokio::task::spawn_blocking(move || {
+            check_file(&path, read.as_ref(), seen.as_ref())
+        }));
         let wrong = |error: io::Error| self.wrong(&error.to_string());
-        let look = looked.await.map_err(|error| wrong(error.into()))?.map_err(wrong)?;
+        let check = checked.await.map_err(|error| wrong(error.into()))?.map_err(wrong)?;
         let unchanged = PollResult { instances: None, again: self.interval, warning: None };
-        let (stamp, text) = match look {
-            Look::Same => return Ok(unchanged),
-            Look::Moving(stamp) => {
+        let (stamp, text) = match check {
+            FileCheck::Unchanged => return Ok(unchanged),
+            FileCheck::Changing(stamp) => {
                 self.seen = Some(stamp);
                 // Another version that is still written is no recovery.
                 return self.failure.take().map_or(Ok(unchanged), Err);
             }
-            Look::Read(stamp, text) => (stamp, text),
+            FileCheck::Read(stamp, text) => (stamp, text),
         };
         self.seen = Some(stamp.clone());
         let lines = Lines::read(&text);
@@ -143,30 +144,30 @@ impl FileWatch {
     }
 }
 
-/// Result of a check.
-enum Look {
+/// Result of comparing a file with the version that was read last.
+enum FileCheck {
     /// The version that was read already.
-    Same,
+    Unchanged,
     /// Another version, which may still be written.
-    Moving(FileVersion),
+    Changing(FileVersion),
     /// Another version, which has stopped changing.
     Read(FileVersion, String),
 }
 
 /// Checks a file; may block.
-fn look(path: &Path, read: Option<&FileVersion>, seen: Option<&FileVersion>) -> io::Result<Look> {
+fn check_file(path: &Path, read: Option<&FileVersion>, seen: Option<&FileVersion>) -> io::Result<FileCheck> {
     let stamp = FileVersion::read(path)?;
     let Some(read) = read else {
         return read_whole(path, stamp);
     };
     if *read == stamp {
-        return Ok(Look::Same);
+        return Ok(FileCheck::Unchanged);
     }
     let at_rest = read.inode != stamp.inode || seen == Some(&stamp);
-    if at_rest { read_whole(path, stamp) } else { Ok(Look::Moving(stamp)) }
+    if at_rest { read_whole(path, stamp) } else { Ok(FileCheck::Changing(stamp)) }
 }
 
-fn read_whole(path: &Path, stamp: FileVersion) -> io::Result<Look> {
+fn read_whole(path: &Path, stamp: FileVersion) -> io::Result<FileCheck> {
     if stamp.length > MAX_FILE_SIZE {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
@@ -177,9 +178,9 @@ fn read_whole(path: &Path, stamp: FileVersion) -> io::Result<Look> {
     fs::File::open(path)?.take(MAX_FILE_SIZE).read_to_end(&mut bytes)?;
     let after = FileVersion::read(path)?;
     if after != stamp {
-        return Ok(Look::Moving(after));
+        return Ok(FileCheck::Changing(after));
     }
-    Ok(Look::Read(stamp, String::from_utf8_lossy(&bytes).into_owned()))
+    Ok(FileCheck::Read(stamp, String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// Enough for some hundred thousand servers.
@@ -254,17 +255,17 @@ mod tests {
         let directory = Directory::new();
         let path = directory.path("servers");
         fs::write(&path, "a:1\n").unwrap();
-        let Look::Read(first, _) = look(&path, None, None).unwrap() else { panic!("it is new") };
-        assert!(matches!(look(&path, Some(&first), Some(&first)).unwrap(), Look::Same));
+        let FileCheck::Read(first, _) = check_file(&path, None, None).unwrap() else { panic!("it is new") };
+        assert!(matches!(check_file(&path, Some(&first), Some(&first)).unwrap(), FileCheck::Unchanged));
         fs::write(&path, "a:1\nb:1").unwrap();
-        let Look::Moving(seen) = look(&path, Some(&first), Some(&first)).unwrap() else {
+        let FileCheck::Changing(seen) = check_file(&path, Some(&first), Some(&first)).unwrap() else {
             panic!("it has just changed")
         };
         fs::write(&path, "a:1\nb:11\n").unwrap();
-        let Look::Moving(seen) = look(&path, Some(&first), Some(&seen)).unwrap() else {
+        let FileCheck::Changing(seen) = check_file(&path, Some(&first), Some(&seen)).unwrap() else {
             panic!("it has changed again")
         };
-        let Look::Read(_, text) = look(&path, Some(&first), Some(&seen)).unwrap() else {
+        let FileCheck::Read(_, text) = check_file(&path, Some(&first), Some(&seen)).unwrap() else {
             panic!("it is at rest")
         };
         assert_eq!(text, "a:1\nb:11\n");

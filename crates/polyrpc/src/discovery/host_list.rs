@@ -86,13 +86,13 @@ struct NamesWatch {
 }
 
 impl PollSource for NamesWatch {
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const POLL_TIMEOUT: Duration = Duration::from_secs(60);
 
     async fn query(&mut self) -> Result<PollResult> {
         // Separate tasks, since each lookup may block a thread for as long as the system's resolver takes.
         let mut found = stream::iter(self.names.listed.clone())
             .map(|listed| resolve(listed, self.names.lookup.clone()))
-            .buffered(AT_ONCE);
+            .buffered(MAX_CONCURRENT_LOOKUPS);
         let mut warning = None;
         for known in &mut self.known {
             match found.next().await {
@@ -114,7 +114,7 @@ impl PollSource for NamesWatch {
 }
 
 /// Number of names that are resolved concurrently.
-const AT_ONCE: usize = 16;
+const MAX_CONCURRENT_LOOKUPS: usize = 16;
 
 /// Resolves the servers of one entry of the list.
 async fn resolve(listed: Instance, lookup: Lookup) -> Result<Vec<Instance>, Status> {
@@ -122,7 +122,7 @@ async fn resolve(listed: Instance, lookup: Lookup) -> Result<Vec<Instance>, Stat
         return Ok(vec![listed]);
     };
     let nameless = |why: &str| Status::unavailable(format!("cannot look `{host}` up: {why}"));
-    let addresses = match timeout(LOOKUP, lookup(host.to_owned())).await {
+    let addresses = match timeout(LOOKUP_TIMEOUT, lookup(host.to_owned())).await {
         Ok(Ok(addresses)) => keep_one_family(addresses),
         Ok(Err(error)) => return Err(nameless(&error.to_string())),
         Err(_) => return Err(nameless("the system's resolver did not respond")),
@@ -134,7 +134,7 @@ async fn resolve(listed: Instance, lookup: Lookup) -> Result<Vec<Instance>, Stat
     Ok(addresses.into_iter().map(at).collect())
 }
 
-const LOOKUP: Duration = Duration::from_secs(10);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Host and port, unless there is nothing to resolve.
 fn named_host(listed: &Instance) -> Option<(&str, u16)> {

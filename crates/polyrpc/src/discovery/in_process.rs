@@ -189,7 +189,7 @@ struct InProcessWatch {
 impl InProcessWatch {
     async fn next(&mut self) -> Vec<Instance> {
         loop {
-            let (instances, until) = self.look();
+            let (instances, until) = self.snapshot();
             if self.last_set.as_ref() != Some(&instances) {
                 self.last_set = Some(instances.clone());
                 return instances;
@@ -208,7 +208,7 @@ impl InProcessWatch {
     }
 
     /// Returns the current instances, and the time of the next expiry.
-    fn look(&mut self) -> (Vec<Instance>, Option<Instant>) {
+    fn snapshot(&mut self) -> (Vec<Instance>, Option<Instant>) {
         let now = Instant::now();
         let services = self.services.borrow_and_update();
         let kept = services.get(&self.service).map_or(&[][..], Vec::as_slice);

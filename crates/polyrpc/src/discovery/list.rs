@@ -28,12 +28,12 @@ pub struct List(Arc<watch::Sender<Vec<Instance>>>);
 impl List {
     /// Creates a list of these servers.
     pub fn new(instances: impl IntoIterator<Item = Instance>) -> Self {
-        Self(Arc::new(watch::Sender::new(once_each(instances))))
+        Self(Arc::new(watch::Sender::new(dedup(instances))))
     }
 
     /// Replaces the servers. Watchers are notified if that changes anything.
     pub fn update(&self, instances: impl IntoIterator<Item = Instance>) {
-        let instances = once_each(instances);
+        let instances = dedup(instances);
         self.0.send_if_modified(|known| {
             let changed = *known != instances;
             *known = instances;
@@ -42,7 +42,7 @@ impl List {
     }
 }
 
-fn once_each(instances: impl IntoIterator<Item = Instance>) -> Vec<Instance> {
+fn dedup(instances: impl IntoIterator<Item = Instance>) -> Vec<Instance> {
     instances.into_iter().collect::<Servers>().into_vec()
 }
 

@@ -11,7 +11,7 @@ use crate::error::ClientResult as Result;
 /// Source of servers that must be polled.
 pub(super) trait PollSource: Send + 'static {
     /// Timeout of a poll.
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const POLL_TIMEOUT: Duration = Duration::from_secs(10);
 
     /// Polls once.
     fn query(&mut self) -> impl Future<Output = Result<PollResult>> + Send;
@@ -81,9 +81,11 @@ impl<S: PollSource> PollingWatch<S> {
 
     /// Polls once. Returns the servers, if they have changed or the source has recovered.
     async fn query(&mut self) -> Option<Vec<Instance>> {
-        let answer = match timeout(S::PATIENCE, self.source.query()).await {
+        let answer = match timeout(S::POLL_TIMEOUT, self.source.query()).await {
             Ok(answer) => answer,
-            Err(_) => Err(Status::deadline_exceeded(format!("no answer within {:?}", S::PATIENCE)).into()),
+            Err(_) => {
+                Err(Status::deadline_exceeded(format!("no answer within {:?}", S::POLL_TIMEOUT)).into())
+            }
         };
         match answer {
             Ok(PollResult { instances, again, warning }) => {

@@ -75,7 +75,7 @@ struct RemoteFileSource {
 }
 
 impl PollSource for RemoteFileSource {
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const POLL_TIMEOUT: Duration = Duration::from_secs(5);
 
     async fn query(&mut self) -> Result<PollResult> {
         let RemoteFile { authority, path } = &self.file;

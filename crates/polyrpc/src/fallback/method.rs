@@ -8,7 +8,9 @@ use super::relay::Relay;
 use super::request::{AcceptedStreamSlot, RawRequest};
 use super::response::{Answer, RawResponse};
 use crate::call::streaming::{Incoming, Outgoing, Streaming, send};
-use crate::call::{CallSite, Context, Outcome, OutcomeKind, ResponseFuture, StreamType, Trailers, leave_out};
+use crate::call::{
+    CallSite, Context, Outcome, OutcomeKind, ResponseFuture, StreamType, Trailers, remove_unsupported,
+};
 use crate::codec::{Body, Raw};
 use crate::service::Method;
 use crate::{Failure, Result};
@@ -171,7 +173,7 @@ impl CalledFrom {
             append(&mut trailers, status.trailers());
         }
         if !trailers.is_empty() {
-            leave_out(self.carrier, &mut trailers);
+            remove_unsupported(self.carrier, &mut trailers);
         }
         let result = result.map_err(|status| self.site.status_for_caller(status));
         OutcomeKind::Finish { result, trailers }.into()

@@ -61,13 +61,13 @@ pub use self::response::RawResponse;
 
 use self::http::HttpMethod;
 use self::method::RawMethod;
-use crate::codec::{IN_PLACE, on_blocking_pool};
+use crate::codec::{MAX_IN_PLACE_BYTES, on_blocking_pool};
 use crate::service::{MethodRole, Service};
 use crate::{Result, Server};
 
 /// Maximum length of a message that a fallback may translate in place, in bytes: about a millisecond of work, for which
 /// all other connections of the thread wait.
-pub const MAX_TRANSLATED_IN_PLACE: usize = IN_PLACE;
+pub const MAX_TRANSLATED_IN_PLACE: usize = MAX_IN_PLACE_BYTES;
 
 /// Translates a long message on a blocking thread, after those of other calls: the process works on two long messages at
 /// a time, or on one with fewer than four cores.

@@ -94,7 +94,7 @@ impl Mirror {
     /// Sends a copy if this call is selected, and the limit allows it.
     fn copy(&self, service: &str, method: &str, body: &Body, metadata: &Metadata, attachment: &Bytes) {
         let shared = &*self.0;
-        if metadata.bytes(MARK).is_some() || !shared.sampler.selects() {
+        if metadata.bytes(MIRRORED_KEY).is_some() || !shared.sampler.selects() {
             return;
         }
         let mut under_way = shared.under_way.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,7 +121,7 @@ fn options(protocol: Protocol, metadata: &Metadata, attachment: &Bytes) -> CallO
     let mut options = CallOptions::default();
     if propagation::carries_metadata(protocol) {
         options.metadata = metadata.clone();
-        options.metadata.insert(MARK, "1");
+        options.metadata.insert(MIRRORED_KEY, "1");
     }
     if protocol.descriptor().capabilities.attachments {
         options.attachment = attachment.clone();
@@ -130,7 +130,7 @@ fn options(protocol: Protocol, metadata: &Metadata, attachment: &Bytes) -> CallO
 }
 
 /// Marks a call as a copy in its metadata.
-const MARK: &str = "polyrpc-mirrored";
+const MIRRORED_KEY: &str = "polyrpc-mirrored";
 
 impl Layer for Mirror {
     async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {

@@ -94,7 +94,7 @@ impl<'a> CallStart<'a> {
             metadata: Some(call.metadata()),
             request_bytes: call.body().bytes.len(),
             arrived: call.context().and_then(Context::arrived),
-            declared: !call.context().is_some_and(Context::names_are_callers),
+            declared: !call.context().is_some_and(Context::is_named_by_caller),
         }
     }
 

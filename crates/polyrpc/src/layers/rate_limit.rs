@@ -250,12 +250,12 @@ struct Buckets {
 impl Buckets {
     fn bucket(&mut self, key: u128, now: u64) -> &mut u64 {
         if self.whole_at.len() >= MAX_BUCKETS && !self.whole_at.contains_key(&key) {
-            if now.saturating_sub(self.swept) >= SWEEP {
+            if now.saturating_sub(self.swept) >= MIN_SWEEP_INTERVAL_NANOS {
                 self.swept = now;
                 self.whole_at.retain(|_, whole_at| *whole_at > now);
             }
             if self.whole_at.len() >= MAX_BUCKETS {
-                return self.whole_at.entry(OTHERS).or_default();
+                return self.whole_at.entry(OVERFLOW_KEY).or_default();
             }
         }
         self.whole_at.entry(key).or_default()
@@ -267,7 +267,7 @@ fn peer_key(peer: &Peer) -> u128 {
     match peer.address().map(|address| address.ip().to_canonical()) {
         Some(IpAddr::V4(address)) => address.to_ipv6_mapped().to_bits(),
         Some(IpAddr::V6(address)) => address.to_bits() & (u128::MAX << 64),
-        None => OTHERS,
+        None => OVERFLOW_KEY,
     }
 }
 
@@ -279,9 +279,9 @@ const PARTS: usize = 16;
 /// Maximum number of buckets per shard.
 const MAX_BUCKETS: usize = 4096;
 /// Nanoseconds between two sweeps of full buckets.
-const SWEEP: u64 = 100_000_000;
-/// A key that no peer has: no address maps to it, and no ascending number reaches it.
-const OTHERS: u128 = u128::MAX;
+const MIN_SWEEP_INTERVAL_NANOS: u64 = 100_000_000;
+/// Key of the bucket that all callers without a bucket of their own share. No address or connection id equals it.
+const OVERFLOW_KEY: u128 = u128::MAX;
 
 #[cfg(test)]
 mod tests {

@@ -12,20 +12,21 @@ impl Sampler {
     /// Creates a sampler for a share between 0 (none) and 1 (all); NaN counts as 0.
     pub(super) fn new(share: f64) -> Self {
         // A float's conversion to an integer saturates.
-        Self { share: (share.clamp(0.0, 1.0) * WHOLE as f64) as u64, taken: AtomicU64::new(0) }
+        Self { share: (share.clamp(0.0, 1.0) * ALL as f64) as u64, taken: AtomicU64::new(0) }
     }
 
     /// Returns whether this call is sampled.
     pub(super) fn selects(&self) -> bool {
-        if self.share == WHOLE {
+        if self.share == ALL {
             return true;
         }
         let before = self.taken.fetch_add(self.share, Ordering::Relaxed);
-        before / WHOLE != before.wrapping_add(self.share) / WHOLE
+        before / ALL != before.wrapping_add(self.share) / ALL
     }
 }
 
-const WHOLE: u64 = 1 << 32;
+/// The share 1.0 as a fixed-point number: every call is sampled.
+const ALL: u64 = 1 << 32;
 
 #[cfg(test)]
 mod tests {

@@ -55,13 +55,13 @@ struct Progress {
 
 /// Bytes of responses that a peer may leave unread before its calls get no more room. That is enough to send until the
 /// next responses arrive.
-const UNREAD: usize = 1 << 20;
+const MAX_UNREAD_BYTES: usize = 1 << 20;
 
 /// Bytes that show that a peer reads responses: more than the heads of those whose bodies it does not read.
-const PROGRESS: u64 = 64 << 10;
+const MIN_PROGRESS_BYTES: u64 = 64 << 10;
 
-/// Interval in which a waiting call looks whether other connections have released memory.
-const RETRY: Duration = Duration::from_millis(50);
+/// Interval between a waiting call's checks for memory that other connections have released.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Account {
     /// Reports the bytes that were written to the peer so far, and those of responses that wait for the socket and in
@@ -109,7 +109,7 @@ impl Account {
         let (own, unsent) = (expected.bytes.load(Relaxed), expected.unsent.load(Relaxed));
         let unread = unsent.saturating_add(expected.unwritten.load(Relaxed));
         let fits = || self.has_room_for(own.saturating_add(bytes), unread);
-        (bytes == 0 || own == 0 && unsent < UNREAD || fits()).then(|| {
+        (bytes == 0 || own == 0 && unsent < MAX_UNREAD_BYTES || fits()).then(|| {
             expected.written_before.store(expected.written.load(Relaxed), Relaxed);
             ReservedResponse::new(self.clone(), bytes)
         })
@@ -144,14 +144,14 @@ impl ExpectedResponses {
         let written = self.written.load(Relaxed);
         // A stream may keep the connection's output full, though its peer reads fast.
         let read = written.saturating_sub(self.written_before.load(Relaxed));
-        let most_unwritten = usize::try_from(read).unwrap_or(usize::MAX).saturating_add(UNREAD);
+        let most_unwritten = usize::try_from(read).unwrap_or(usize::MAX).saturating_add(MAX_UNREAD_BYTES);
         self.unwritten.load(Relaxed) < most_unwritten
-            && (self.unsent.load(Relaxed) < UNREAD || self.has_read_within(patience / 2, written))
+            && (self.unsent.load(Relaxed) < MAX_UNREAD_BYTES || self.has_read_within(patience / 2, written))
     }
 
     fn has_read_within(&self, time: Duration, written: u64) -> bool {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        if written.saturating_sub(progress.written) >= PROGRESS {
+        if written.saturating_sub(progress.written) >= MIN_PROGRESS_BYTES {
             *progress = Progress { written, at: Some(Instant::now()) };
         }
         progress.at.is_some_and(|at| at.elapsed() < time)
@@ -207,7 +207,7 @@ impl ResponseRoom {
             if let Some(reserved) = self.account.reserve_response(expected(), self.patience) {
                 return reserved;
             }
-            let _ = timeout(RETRY, changed.notified()).await;
+            let _ = timeout(RETRY_INTERVAL, changed.notified()).await;
         }
     }
 }
@@ -303,11 +303,11 @@ mod tests {
     fn unread_responses_leave_no_room_for_more() {
         let budget = MemoryBudget::new(64 * MIB);
         let rooms = connections(2, &budget);
-        rooms[0].account.report_output(0, UNREAD, 0);
+        rooms[0].account.report_output(0, MAX_UNREAD_BYTES, 0);
         assert!(rooms[0].try_reserve(1).is_none());
         assert!(rooms[0].try_reserve(0).is_some(), "a small response needs no room");
         assert!(rooms[1].try_reserve(1).is_some());
-        rooms[0].account.report_output(0, UNREAD - 1, 0);
+        rooms[0].account.report_output(0, MAX_UNREAD_BYTES - 1, 0);
         assert!(rooms[0].try_reserve(100 * MIB).is_some(), "one may always be expected");
     }
 
@@ -329,13 +329,13 @@ mod tests {
     async fn responses_that_wait_for_windows_leave_room_while_the_peer_reads_others() {
         let budget = MemoryBudget::new(64 * MIB);
         let room = connections(1, &budget).remove(0);
-        room.account.report_output(PROGRESS - 1, 0, 4 * MIB);
+        room.account.report_output(MIN_PROGRESS_BYTES - 1, 0, 4 * MIB);
         assert_eq!(fill(&room).len(), 0, "it has read no more than heads");
-        room.account.report_output(PROGRESS, 0, 4 * MIB);
+        room.account.report_output(MIN_PROGRESS_BYTES, 0, 4 * MIB);
         assert_eq!(fill(&room).len(), 3);
-        room.account.report_output(2 * PROGRESS, 0, 20 * MIB);
+        room.account.report_output(2 * MIN_PROGRESS_BYTES, 0, 20 * MIB);
         assert!(room.try_reserve(MIB).is_none(), "they fill the connection's room");
-        room.account.report_output(2 * PROGRESS, 0, 4 * MIB);
+        room.account.report_output(2 * MIN_PROGRESS_BYTES, 0, 4 * MIB);
         assert!(room.try_reserve(MIB).is_some());
         tokio::time::sleep(PATIENCE / 2).await;
         assert!(room.try_reserve(MIB).is_none(), "it has stopped reading");

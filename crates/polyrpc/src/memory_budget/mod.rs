@@ -165,14 +165,14 @@ pub(crate) struct QuotaExceeded {
 pub(crate) const FLOOR: usize = 64 << 10;
 
 /// Step in which a connection reports the bytes that it holds, so that small calls touch no shared counter.
-const GRAIN: usize = 4 << 10;
+const REPORT_STEP_BYTES: usize = 4 << 10;
 
 /// Minimum size of a release in bulk, in bytes: glibc keeps what is smaller for the next message anyway.
-const BULK: usize = 1 << 20;
+const MIN_BULK_RELEASE_BYTES: usize = 1 << 20;
 
 /// Bytes from which a connection's task marks its thread's arena: many connections that each hold less than
-/// [`BULK`] fill an arena too.
-const MARKED: usize = 64 << 10;
+/// [`MIN_BULK_RELEASE_BYTES`] fill an arena too.
+const MARK_THRESHOLD_BYTES: usize = 64 << 10;
 
 /// Bytes that connections hold.
 #[derive(Debug, Default)]
@@ -180,10 +180,10 @@ struct HeldBytes {
     bytes: AtomicUsize,
     /// Bytes that are reserved for responses, which may be held soon.
     expected: AtomicUsize,
-    /// Bytes that connections have released [in bulk](BULK).
+    /// Bytes that connections have released [in bulk](MIN_BULK_RELEASE_BYTES).
     released: AtomicUsize,
     /// How many times free memory was returned to the system.
-    returns: AtomicUsize,
+    trims: AtomicUsize,
     /// The connection that may continue though it holds more than its share, so that not all wait for each other; 0 if
     /// none.
     exempt: AtomicU64,
@@ -312,14 +312,14 @@ impl SharedUsage {
         self.held.released.load(Relaxed)
     }
 
-    /// Returns how many times free memory was returned to the system, by any server that shares the budget.
-    pub(crate) fn returns(&self) -> usize {
-        self.held.returns.load(Relaxed)
+    /// Returns the number of times that any server of the budget returned free memory to the system.
+    pub(crate) fn trims(&self) -> usize {
+        self.held.trims.load(Relaxed)
     }
 
-    /// Counts that free memory is returned to the system. Returns how many times it was by now.
-    pub(crate) fn count_return(&self) -> usize {
-        self.held.returns.fetch_add(1, Relaxed) + 1
+    /// Counts one return of free memory to the system. Returns the new count.
+    pub(crate) fn record_trim(&self) -> usize {
+        self.held.trims.fetch_add(1, Relaxed) + 1
     }
 
     /// Returns the number of calls with a pending handler.
@@ -394,7 +394,7 @@ impl ResourceUsage {
 }
 
 /// Mark of a closed account among its charged bytes: either the charge sees it, or the closing side sees the charge.
-const CLOSED: usize = 1 << (usize::BITS - 1);
+const CLOSED_FLAG: usize = 1 << (usize::BITS - 1);
 
 /// Usage of one connection, at all levels; released on drop.
 ///
@@ -408,7 +408,7 @@ pub(crate) struct Account {
     id: u64,
     /// Bytes held, as its task last reported them.
     bytes: AtomicUsize,
-    /// Bytes that were charged since, by any task; and [`CLOSED`] once it is closed: it then holds nothing, even if its
+    /// Bytes that were charged since, by any task; and [`CLOSED_FLAG`] once it is closed: it then holds nothing, even if its
     /// account is still referenced.
     charged: AtomicUsize,
     /// Of these, bytes held outside of the connection's own task.
@@ -542,7 +542,7 @@ impl Account {
     pub(crate) fn report_held(&self, bytes: usize) {
         let bytes = bytes + self.aside.load(Relaxed);
         let (known, charged) = (self.bytes.load(Relaxed), self.charged());
-        if charged > 0 || known / GRAIN != bytes / GRAIN {
+        if charged > 0 || known / REPORT_STEP_BYTES != bytes / REPORT_STEP_BYTES {
             self.change(bytes);
         }
     }
@@ -556,7 +556,7 @@ impl Account {
         // First, so that no other task subtracts bytes that were not counted yet.
         self.server.held.bytes.fetch_add(bytes, Relaxed);
         self.peer.held.bytes.fetch_add(bytes, Relaxed);
-        if self.charged.fetch_add(bytes, Release) & CLOSED != 0 {
+        if self.charged.fetch_add(bytes, Release) & CLOSED_FLAG != 0 {
             self.charged.fetch_sub(bytes, Relaxed);
             self.server.held.bytes.fetch_sub(bytes, Relaxed);
             self.peer.held.bytes.fetch_sub(bytes, Relaxed);
@@ -564,27 +564,27 @@ impl Account {
     }
 
     fn charged(&self) -> usize {
-        self.charged.load(Relaxed) & !CLOSED
+        self.charged.load(Relaxed) & !CLOSED_FLAG
     }
 
     fn is_closed(&self) -> bool {
-        self.charged.load(Relaxed) & CLOSED != 0
+        self.charged.load(Relaxed) & CLOSED_FLAG != 0
     }
 
     /// Must be called only by the connection's task, or at its end.
     fn change(&self, bytes: usize) {
-        let charged = self.charged.fetch_and(CLOSED, Acquire) & !CLOSED;
+        let charged = self.charged.fetch_and(CLOSED_FLAG, Acquire) & !CLOSED_FLAG;
         self.take_back(charged, bytes);
     }
 
     /// Replaces the bytes that the connection last reported, and these charged ones, by this many held bytes.
     fn take_back(&self, charged: usize, bytes: usize) {
         let known = charged + self.bytes.swap(bytes, Relaxed);
-        if known.saturating_sub(bytes) >= BULK {
+        if known.saturating_sub(bytes) >= MIN_BULK_RELEASE_BYTES {
             self.server.held.released.fetch_add(known - bytes, Relaxed);
         }
         // Also for a release: memory may have been returned to the system since the bytes were allocated.
-        if bytes.max(known) >= MARKED && bytes != known {
+        if bytes.max(known) >= MARK_THRESHOLD_BYTES && bytes != known {
             polyrpc_heap::mark_arena();
         }
         for pool in [&self.server, &self.peer] {
@@ -605,8 +605,8 @@ impl Account {
             return;
         }
         // At once: later charges do not count.
-        let charged = self.charged.swap(CLOSED, Acquire);
-        if charged & CLOSED == 0 {
+        let charged = self.charged.swap(CLOSED_FLAG, Acquire);
+        if charged & CLOSED_FLAG == 0 {
             self.take_back(charged, 0);
             self.server.connections.fetch_sub(1, Relaxed);
             self.peer.connections.fetch_sub(1, Relaxed);

@@ -12,7 +12,7 @@ use super::CallKey;
 use super::registry::watch_calls;
 
 /// Number of active [`label_stacks`].
-static WANTED: AtomicUsize = AtomicUsize::new(0);
+static ACTIVE_LABEL_GUARDS: AtomicUsize = AtomicUsize::new(0);
 
 /// Labels stacks until it is dropped: see [`label_stacks`].
 #[derive(Debug)]
@@ -29,13 +29,13 @@ struct StackLabels<W> {
 /// poll: their stacks are labelled whenever calls are watched, so that a method that started earlier has its label too.
 #[must_use = "stacks are labelled for as long as the result exists"]
 pub fn label_stacks() -> impl fmt::Debug + Send + Sync + 'static {
-    WANTED.fetch_add(1, Ordering::Relaxed);
+    ACTIVE_LABEL_GUARDS.fetch_add(1, Ordering::Relaxed);
     StackLabels { _watch: watch_calls() }
 }
 
 impl<W> Drop for StackLabels<W> {
     fn drop(&mut self) {
-        WANTED.fetch_sub(1, Ordering::Relaxed);
+        ACTIVE_LABEL_GUARDS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -75,7 +75,7 @@ pub fn is_stack_label(function: &str) -> bool {
 /// Whether labels are enabled.
 #[inline]
 pub(super) fn are_wanted() -> bool {
-    WANTED.load(Ordering::Relaxed) > 0
+    ACTIVE_LABEL_GUARDS.load(Ordering::Relaxed) > 0
 }
 
 /// Runs work of a call, through the digits of its number if labels are enabled.

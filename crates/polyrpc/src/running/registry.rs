@@ -13,12 +13,12 @@ use crate::contention::{Mutex, MutexGuard};
 static WATCHES: AtomicUsize = AtomicUsize::new(0);
 
 /// Threads enter calls in different shards, so that they do not wait for each other.
-static PARTS: [Mutex<Slab<Entry>>; 32] = [const { Mutex::new(Slab::new()) }; 32];
+static SHARDS: [Mutex<Slab<Entry>>; 32] = [const { Mutex::new(Slab::new()) }; 32];
 
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    static PART: usize = NEXT.fetch_add(1, Ordering::Relaxed) % PARTS.len();
+    static SHARD: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS.len();
 }
 
 /// A pending call.
@@ -66,7 +66,7 @@ pub(crate) fn is_watched() -> bool {
 /// Returns the pending calls, with their indices.
 pub(crate) fn entries(metrics: u32) -> Vec<(u64, Entry)> {
     let mut all = Vec::new();
-    for part in 0..PARTS.len() {
+    for part in 0..SHARDS.len() {
         let part_entries = lock(part);
         let own = part_entries.iter().filter(|(_, entry)| entry.key.metrics == metrics);
         all.extend(own.map(|(index, entry)| (combined_index(part, index), entry.clone())));
@@ -83,7 +83,7 @@ pub(super) struct RegistryEntry {
 
 impl RegistryEntry {
     pub(super) fn new(entry: Entry) -> Self {
-        let part = PART.try_with(|part| *part).unwrap_or_default();
+        let part = SHARD.try_with(|part| *part).unwrap_or_default();
         let index = lock(part).insert(entry);
         Self { part, index }
     }
@@ -104,5 +104,5 @@ fn combined_index(part: usize, index: usize) -> u64 {
 }
 
 fn lock(part: usize) -> MutexGuard<'static, Slab<Entry>> {
-    PARTS[part % PARTS.len()].lock().unwrap_or_else(PoisonError::into_inner)
+    SHARDS[part % SHARDS.len()].lock().unwrap_or_else(PoisonError::into_inner)
 }

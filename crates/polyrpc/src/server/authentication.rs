@@ -60,7 +60,7 @@ struct TrustedCredential {
 }
 
 /// Maximum number of delayed rejections of one connection; with a further one it is closed.
-const HELD_BACK: usize = 16;
+const MAX_DELAYED_REJECTIONS: usize = 16;
 
 impl<'a> Authentication<'a> {
     pub(super) fn new(authenticator: Option<&'a Authenticator>, registration: &'a ConnectionGuard) -> Self {
@@ -88,14 +88,14 @@ impl<'a> Authentication<'a> {
         match authenticator {
             Authenticator::Sync(judge) => {
                 let verdict = catch_unwind(AssertUnwindSafe(|| judge(bytes.as_deref(), peer)))
-                    .unwrap_or_else(|_| Err(panicked()));
+                    .unwrap_or_else(|_| Err(authenticator_panicked()));
                 self.record_outcome(verdict, trust)
             }
             Authenticator::Async(judge) => {
                 let authentication = catch_unwind(AssertUnwindSafe(|| judge(bytes.clone(), peer.clone())));
                 match authentication {
                     Ok(authentication) => self.authenticate_later(authentication, trust),
-                    Err(_) => self.record_outcome(Err(panicked()), trust),
+                    Err(_) => self.record_outcome(Err(authenticator_panicked()), trust),
                 }
             }
         }
@@ -155,7 +155,7 @@ impl<'a> Authentication<'a> {
             // An asynchronous authenticator may panic as well.
             let verdict = match timeout(limit, AssertUnwindSafe(authentication).catch_unwind()).await {
                 Ok(Ok(verdict)) => verdict,
-                Ok(Err(_)) => Err(panicked()),
+                Ok(Err(_)) => Err(authenticator_panicked()),
                 Err(_) => {
                     entry.record_refusal(Refusal::AuthenticationTimeout);
                     return Err(Status::unavailable("the credential could not be checked in time"));
@@ -205,7 +205,7 @@ impl DelayedRejection {
     fn try_new(entry: &Arc<ConnectionHandle>) -> Option<Self> {
         let held = entry.delayed_rejections.fetch_add(1, Ordering::Relaxed);
         let slot = Self(entry.clone());
-        (held < HELD_BACK).then_some(slot)
+        (held < MAX_DELAYED_REJECTIONS).then_some(slot)
     }
 }
 
@@ -216,6 +216,6 @@ impl Drop for DelayedRejection {
 }
 
 #[cold]
-fn panicked() -> Status {
+fn authenticator_panicked() -> Status {
     Status::unauthenticated("the authenticator panicked")
 }

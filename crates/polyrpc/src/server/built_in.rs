@@ -195,8 +195,8 @@ impl http::MethodCatalog for Callable {
 /// The methods that only the fallback knows, for gRPC sessions.
 struct FallbackMethods(Arc<Shared>);
 
-impl http_server::h2::OtherMethods for FallbackMethods {
-    fn takes_one(&self, service: &str, method: &str, metadata: &Metadata) -> bool {
+impl http_server::h2::DynamicMethods for FallbackMethods {
+    fn has_unary_request(&self, service: &str, method: &str, metadata: &Metadata) -> bool {
         let router = &self.0.router;
         router.entry(service, method).is_err()
             && router.fallback_has_single_request(service, method, metadata)
@@ -283,13 +283,13 @@ fn http2(limits: &Limits) -> h2::Config {
 fn single_request_methods(server: &Arc<Shared>) -> http_server::h2::Methods {
     let (router, mut methods) = (&server.router, http_server::h2::Methods::default());
     if router.knows_fallback_calls() {
-        methods.set_others(Arc::new(FallbackMethods(server.clone())));
+        methods.set_dynamic(Arc::new(FallbackMethods(server.clone())));
     }
     for (service, names) in router.list() {
-        let takes_one = |name: &&String| {
+        let has_unary_request = |name: &&String| {
             router.entry(&service, name).is_ok_and(|entry| !entry.method().stream_type().client_streaming)
         };
-        names.iter().filter(takes_one).for_each(|name| methods.add(&service, name));
+        names.iter().filter(has_unary_request).for_each(|name| methods.add(&service, name));
     }
     methods
 }

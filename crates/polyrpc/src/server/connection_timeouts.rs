@@ -161,14 +161,14 @@ impl Transfer {
         bytes == self.total && now.saturating_sub(self.moved) >= length
     }
 
-    /// Returns whether fewer than `least` bytes were transferred in the last interval, if one has ended.
-    fn is_slow(&mut self, now: u32, length: u32, bytes: u64, least: u64) -> bool {
+    /// Returns whether fewer than `min_bytes` were transferred in the last interval, if one has ended.
+    fn is_slow(&mut self, now: u32, length: u32, bytes: u64, min_bytes: u64) -> bool {
         if now.saturating_sub(self.interval) < length {
             return false;
         }
         let came = bytes - self.bytes;
         (self.interval, self.bytes) = (now, bytes);
-        came < least.max(1)
+        came < min_bytes.max(1)
     }
 }
 
@@ -231,7 +231,7 @@ impl ConnectionTimeouts {
         }
         self.stalled = match (unsent, self.stalled) {
             (0, _) => None,
-            (_, Some((transfer, least))) if unsent >= least => Some((transfer, least)),
+            (_, Some((transfer, min_unsent))) if unsent >= min_unsent => Some((transfer, min_unsent)),
             (_, _) => Some((Transfer::new(now, written), unsent)),
         };
         self.half_closed = half_closed.then(|| self.half_closed.unwrap_or(now));

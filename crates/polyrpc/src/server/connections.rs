@@ -40,14 +40,14 @@ impl Countable for ConnectionRegistry {
     fn totals(&self) -> Totals {
         let entries = self.lock();
         let open = || entries.open.iter().map(|(_, entry)| entry);
-        let (received, sent) = self.past_bytes.read();
+        let (received, sent) = self.closed_bytes.read();
         let (received, sent) = open().fold((received, sent), |(received, sent), entry| {
             let (more, out) = entry.bytes.read();
             (received + more, sent + out)
         });
         Totals {
             connections: entries.open.len(),
-            accepted: self.entered.load(Ordering::Relaxed),
+            accepted: self.accepted_connections.load(Ordering::Relaxed),
             received,
             sent,
             pushes: open().map(|entry| entry.queued_pushes()).sum(),
@@ -72,13 +72,13 @@ pub(super) struct ConnectionRegistry {
     /// reads a clock for its timeouts.
     tick: AtomicU32,
     /// The calls of closed connections.
-    past: CallCounters,
+    closed_calls: CallCounters,
     /// The bytes of closed connections.
-    past_bytes: ByteCounters,
+    closed_bytes: ByteCounters,
     /// Calls whose deadline had passed before they were started.
     expired: AtomicU64,
     /// The number of connections accepted so far.
-    entered: AtomicU64,
+    accepted_connections: AtomicU64,
     hooks: HookChain,
     /// Protocols that connections may use.
     protocols: Vec<Protocol>,
@@ -94,21 +94,21 @@ struct RegistryState {
     /// Usage of the connections of each peer address, and its failed authentications.
     peers: HashMap<PeerKey, Arc<PeerRecord>>,
     /// The server is about to shut down.
-    retires: bool,
+    is_retiring: bool,
     eviction: Eviction,
     /// Evicted connections that have not been told to close yet.
     evicted: VecDeque<Arc<ConnectionHandle>>,
-    /// For how many ticks the memory budget has been nearly used up.
-    pressed: u32,
-    /// For how many ticks it has been used up.
-    exhausted: u32,
+    /// Number of consecutive ticks in which the memory budget was nearly used up.
+    pressure_ticks: u32,
+    /// Number of consecutive ticks in which the memory budget was used up.
+    exhausted_ticks: u32,
 }
 
 impl RegistryState {
     /// Closes some of the evicted connections.
-    fn close_evicted(&mut self, most: usize) {
-        let most = most.min(self.evicted.len());
-        self.evicted.drain(..most).for_each(|connection| connection.close(Closing::MadeRoom));
+    fn close_evicted(&mut self, max: usize) {
+        let max = max.min(self.evicted.len());
+        self.evicted.drain(..max).for_each(|connection| connection.close(Closing::MadeRoom));
     }
 }
 
@@ -152,7 +152,7 @@ pub(super) struct PeerRecord {
     eviction: Eviction,
     pub(super) failures: FailedCredentials,
     /// For how many ticks its memory budget has been nearly used up.
-    pressed: AtomicU32,
+    pressure_ticks: AtomicU32,
 }
 
 impl PeerRecord {
@@ -208,11 +208,11 @@ pub(super) struct ConnectionHandle {
     /// The number of delayed rejections, since its peer guesses credentials.
     pub(super) delayed_rejections: AtomicUsize,
     /// The tick at which it is woken to check its clocks.
-    alarm: AtomicU32,
+    wake_tick: AtomicU32,
     /// The tick since which nothing is in flight; `u32::MAX` while something is.
     idle_since: AtomicU32,
     /// The tick since which nothing was received or sent.
-    still_since: AtomicU32,
+    inactive_since: AtomicU32,
     /// The tick at which it was opened.
     opened_at: u32,
     /// Its protocol, once detected.
@@ -321,10 +321,10 @@ impl ConnectionRegistry {
             pool: Arc::new(budget.map(MemoryBudget::server_usage).unwrap_or_default()),
             incidents,
             tick: AtomicU32::new(0),
-            past: CallCounters::default(),
-            past_bytes: ByteCounters::default(),
+            closed_calls: CallCounters::default(),
+            closed_bytes: ByteCounters::default(),
             expired: AtomicU64::new(0),
-            entered: AtomicU64::new(0),
+            accepted_connections: AtomicU64::new(0),
             hooks,
             protocols,
             emptied: Notify::new(),
@@ -377,7 +377,7 @@ impl ConnectionRegistry {
             PeerKey::Local => Quotas { peer: Quota::NONE, ..*self.quotas }.into(),
             PeerKey::V4(_) | PeerKey::V6(_) => self.quotas.clone(),
         };
-        let id = self.entered.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = self.accepted_connections.fetch_add(1, Ordering::Relaxed) + 1;
         let account = Arc::new(Account::new(quotas, self.pool.clone(), record.pool.clone()));
         let entry = Arc::new(ConnectionHandle {
             id,
@@ -387,16 +387,16 @@ impl ConnectionRegistry {
             record,
             proven: AtomicBool::new(true),
             delayed_rejections: AtomicUsize::new(0),
-            alarm: AtomicU32::new(u32::MAX),
+            wake_tick: AtomicU32::new(u32::MAX),
             idle_since: AtomicU32::new(u32::MAX),
-            still_since: AtomicU32::new(self.tick()),
+            inactive_since: AtomicU32::new(self.tick()),
             opened_at: self.tick(),
             protocol: AtomicU8::new(UNKNOWN_PROTOCOL),
             calls: CallCounters::default(),
             bytes: ByteCounters::default(),
             phase: AtomicU8::new(ConnectionPhase::Silent as u8),
             since: AtomicU32::new(self.tick()),
-            command: AtomicU8::new(if entries.retires {
+            command: AtomicU8::new(if entries.is_retiring {
                 ConnectionCommand::AnnounceClose
             } else {
                 ConnectionCommand::Serve
@@ -416,29 +416,29 @@ impl ConnectionRegistry {
 
     /// Reports that accepting a connection failed since the process has no descriptor or no memory for it.
     #[cold]
-    pub(super) fn refuses_connections(&self, error: &io::Error) {
-        if let Some(suppressed) = ACCEPTING.allow() {
+    pub(super) fn record_accept_failure(&self, error: &io::Error) {
+        if let Some(suppressed) = ACCEPT_ERRORS.allow() {
             tracing::error!(%error, suppressed, "cannot accept connections");
         }
         let mut entries = self.lock();
         if entries.eviction.closing.load(Ordering::Relaxed) == 0 {
             self.evict_idle(&mut entries);
         }
-        entries.close_evicted(WOKEN_TOGETHER);
+        entries.close_evicted(WAKE_BATCH);
     }
 
     /// Sends every connection a command.
-    pub(super) fn order(&self, order: ConnectionCommand) {
-        self.lock().open.iter().for_each(|(_, entry)| entry.send_command(order));
+    pub(super) fn send_command_to_all(&self, command: ConnectionCommand) {
+        self.lock().open.iter().for_each(|(_, entry)| entry.send_command(command));
     }
 
     /// Sends one connection a command. Returns whether it is open.
-    pub(super) fn order_one(&self, id: u64, order: ConnectionCommand) -> bool {
-        self.find(id).inspect(|entry| entry.send_command(order)).is_some()
+    pub(super) fn send_command_to(&self, id: u64, command: ConnectionCommand) -> bool {
+        self.find(id).inspect(|entry| entry.send_command(command)).is_some()
     }
 
     /// Records that the peer of one connection has shown a valid credential.
-    pub(super) fn prove_one(&self, id: u64) {
+    pub(super) fn prove(&self, id: u64) {
         if let Some(entry) = self.find(id) {
             entry.prove();
         }
@@ -451,7 +451,7 @@ impl ConnectionRegistry {
     /// Notifies every connection, including future ones, that the server is about to shut down.
     pub(super) fn retire(&self) {
         let mut entries = self.lock();
-        entries.retires = true;
+        entries.is_retiring = true;
         entries.open.iter().for_each(|(_, entry)| entry.send_command(ConnectionCommand::AnnounceClose));
     }
 
@@ -465,16 +465,16 @@ impl ConnectionRegistry {
         let (now, entries) = (self.tick(), self.lock());
         let connections: Vec<_> =
             entries.open.iter().map(|(_, entry)| entry.facts(now, &self.protocols)).collect();
-        ServerInfo { connections, ..self.sums(&entries) }
+        ServerInfo { connections, ..self.sum_counters(&entries) }
     }
 
     /// Returns the counters of all connections.
     pub(super) fn load(&self) -> ServerInfo {
-        self.sums(&self.lock())
+        self.sum_counters(&self.lock())
     }
 
-    fn sums(&self, entries: &RegistryState) -> ServerInfo {
-        let mut calls = self.past.read();
+    fn sum_counters(&self, entries: &RegistryState) -> ServerInfo {
+        let mut calls = self.closed_calls.read();
         entries.open.iter().for_each(|(_, entry)| calls.add(entry.calls.read()));
         let connections = Vec::new();
         let ResourceUsage { memory, calls: pending_calls, streams: open_streams } = self.usage();
@@ -503,7 +503,7 @@ impl ConnectionRegistry {
     pub(super) fn totals(&self) -> (u64, u64) {
         let entries = self.lock();
         let open: u64 = entries.open.iter().map(|(_, entry)| entry.calls.read().started).sum();
-        (self.past.read().started + open, self.entered.load(Ordering::Relaxed))
+        (self.closed_calls.read().started + open, self.accepted_connections.load(Ordering::Relaxed))
     }
 
     /// Waits until no connection is open.
@@ -523,7 +523,7 @@ impl ConnectionRegistry {
         let mut interval = tokio::time::interval(TICK);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let phase_timeouts = PhaseTimeouts::new(&self.limits);
-        let (mut heap, mut returns) = (Heap::default(), self.pool.returns());
+        let (mut heap, mut trims) = (Heap::default(), self.pool.trims());
         let _reports = WithdrawReports(self);
         loop {
             interval.tick().await;
@@ -531,16 +531,16 @@ impl ConnectionRegistry {
             self.wake_due(now, &phase_timeouts).await;
             let mut entries = self.lock();
             self.close_largest(&mut entries);
-            let held = self.pool.bytes() + entries.open.len() * CONNECTION;
+            let held = self.pool.bytes() + entries.open.len() * CONNECTION_OVERHEAD_BYTES;
             let (made, released) = (bytes_decompressed_on_blocking_pool(), self.pool.released());
-            if returns != self.pool.returns() {
-                returns = self.pool.returns();
+            if trims != self.pool.trims() {
+                trims = self.pool.trims();
                 heap.on_trimmed_elsewhere(held, made, released, now);
             } else if heap.should_trim(held, made, released, now) {
-                returns = self.pool.count_return();
+                trims = self.pool.record_trim();
                 tokio::task::spawn_blocking(polyrpc_heap::trim);
             }
-            if now.is_multiple_of(FORGET) {
+            if now.is_multiple_of(PEER_CLEANUP_TICKS) {
                 entries
                     .peers
                     .retain(|_, record| Arc::strong_count(record) > 1 || record.failures.are_recent(now));
@@ -566,7 +566,7 @@ impl ConnectionRegistry {
         }
         for (index, connection) in due.iter().enumerate() {
             yield_between_groups(index).await;
-            connection.watch(now, phase_timeouts);
+            connection.check_timeouts(now, phase_timeouts);
         }
     }
 
@@ -576,10 +576,10 @@ impl ConnectionRegistry {
     fn close_largest_per_peer(&self, entries: &RegistryState) {
         let high = self.limits.memory_per_peer - self.limits.memory_per_peer / 8;
         for (key, record) in &entries.peers {
-            let before = record.pressed.load(Ordering::Relaxed);
+            let before = record.pressure_ticks.load(Ordering::Relaxed);
             if *key == PeerKey::Local || record.pool.bytes() <= high {
                 if before > 0 {
-                    record.pressed.store(0, Ordering::Relaxed);
+                    record.pressure_ticks.store(0, Ordering::Relaxed);
                     record.pool.report_pressure(PressureReport::default());
                 }
                 continue;
@@ -590,8 +590,8 @@ impl ConnectionRegistry {
             let connection = largest.map_or(0, |(bytes, _)| bytes);
             let others =
                 record.pool.exchange_pressure(PressureReport { connection, ..PressureReport::default() });
-            let is_due = before + 1 >= PRESSED;
-            record.pressed.store(if is_due { 1 } else { before + 1 }, Ordering::Relaxed);
+            let is_due = before + 1 >= MAX_PRESSURE_TICKS;
+            record.pressure_ticks.store(if is_due { 1 } else { before + 1 }, Ordering::Relaxed);
             if let Some((bytes, largest)) = largest
                 && is_due
                 && bytes > 0
@@ -608,7 +608,7 @@ impl ConnectionRegistry {
         self.close_largest_per_peer(entries);
         if self.pool.bytes() <= self.limits.memory / 2 {
             self.pool.report_pressure(PressureReport::default());
-            (entries.pressed, entries.exhausted) = (0, 0);
+            (entries.pressure_ticks, entries.exhausted_ticks) = (0, 0);
             return;
         }
         let (closing, mut holders): (Vec<_>, Vec<_>) = entries
@@ -633,15 +633,15 @@ impl ConnectionRegistry {
         let others = elsewhere.unwrap_or_default();
         let used = self.pool.bytes().saturating_sub(report.closing + others.closing);
         let high = self.limits.memory - self.limits.memory / 8;
-        entries.pressed = if used > high { entries.pressed + 1 } else { 0 };
-        entries.exhausted = if used > self.limits.memory { entries.exhausted + 1 } else { 0 };
+        entries.pressure_ticks = if used > high { entries.pressure_ticks + 1 } else { 0 };
+        entries.exhausted_ticks = if used > self.limits.memory { entries.exhausted_ticks + 1 } else { 0 };
         // What other servers report may be a tick old: peers of theirs may have taken most of it since.
         let patience = if elsewhere.is_some() { 2 } else { 1 };
         let mut excess = match () {
-            () if entries.exhausted >= patience => used - high,
+            () if entries.exhausted_ticks >= patience => used - high,
             // One at a time: the others may make progress once it is closed.
-            () if entries.pressed >= PRESSED => {
-                entries.pressed = 0;
+            () if entries.pressure_ticks >= MAX_PRESSURE_TICKS => {
+                entries.pressure_ticks = 0;
                 1
             }
             () => return,
@@ -650,9 +650,9 @@ impl ConnectionRegistry {
         // Connections change these numbers meanwhile, which an order must not depend on.
         holders.sort_by_cached_key(|entry| std::cmp::Reverse((entry.held_by_peer(), entry.account.bytes())));
         // Clients with the same budget hold most of it: to close those that hold little would release nothing.
-        let least = if report.held + others.held < used / 2 { FLOOR + 1 } else { 0 };
+        let min_held = if report.held + others.held < used / 2 { FLOOR + 1 } else { 0 };
         for entry in holders {
-            if excess == 0 || entry.held_by_peer() < least || !entry.holds_more_than(&others) {
+            if excess == 0 || entry.held_by_peer() < min_held || !entry.holds_more_than(&others) {
                 break;
             }
             let bytes = entry.account.bytes();
@@ -664,7 +664,7 @@ impl ConnectionRegistry {
         self.pool.report_pressure(report);
     }
 
-    /// Withdraws the reports to servers with the same budget, which would wait for this one to close connections.
+    /// Withdraws this server's pressure reports: other servers of the budget would wait for it to close connections.
     fn withdraw_reports(&self) {
         let entries = self.lock();
         let records = entries.peers.values().map(|record| &record.pool);
@@ -675,8 +675,8 @@ impl ConnectionRegistry {
     fn has_room_for_peer(&self, entries: &mut RegistryState, record: &Arc<PeerRecord>) -> bool {
         let (limit, now) = (self.limits.connections_per_peer, self.tick());
         if record.eviction.is_due(record.pool.connections(), limit, now) {
-            let wanted = (limit / 16).max(1);
-            if self.evict(entries, wanted, |entry| Arc::ptr_eq(&entry.record, record)) < wanted {
+            let target = (limit / 16).max(1);
+            if self.evict(entries, target, |entry| Arc::ptr_eq(&entry.record, record)) < target {
                 record.eviction.record_failed(now);
             }
         }
@@ -685,14 +685,14 @@ impl ConnectionRegistry {
 
     /// Evicts connections of any address, to make room for others.
     fn evict_idle(&self, entries: &mut RegistryState) {
-        let wanted = (self.limits.connections / 16).max(1);
-        if self.evict(entries, wanted, |_| true) < wanted {
+        let target = (self.limits.connections / 16).max(1);
+        if self.evict(entries, target, |_| true) < target {
             entries.eviction.record_failed(self.tick());
         }
     }
 
-    /// Evicts up to `room` of the connections that are `meant`: those of the most dispensable class. Returns their
-    /// number.
+    /// Evicts up to `room` connections of the most dispensable class among those for which `is_candidate` returns
+    /// `true`. Returns the number of evicted connections.
     ///
     /// They are closed gradually: closing one takes tens of microseconds, and hundreds at once would delay every other
     /// connection. Until then they serve calls as before.
@@ -700,11 +700,11 @@ impl ConnectionRegistry {
         &self,
         entries: &mut RegistryState,
         room: usize,
-        meant: impl Fn(&ConnectionHandle) -> bool,
+        is_candidate: impl Fn(&ConnectionHandle) -> bool,
     ) -> usize {
         let open = entries.open.iter().map(|(_, entry)| entry);
         let open = open.filter(|entry| {
-            entry.command() < ConnectionCommand::Close && !entry.is_evicted() && meant(entry)
+            entry.command() < ConnectionCommand::Close && !entry.is_evicted() && is_candidate(entry)
         });
         let (mut lowest, mut chosen) = (EvictionClass::Stuck, Vec::new());
         for entry in open {
@@ -742,13 +742,13 @@ impl ConnectionRegistry {
     /// Returns what a connection does, and the tick since which it does.
     fn eviction(&self, entry: &ConnectionHandle) -> (EvictionClass, u32) {
         let now = self.tick();
-        let (idle, still, phase) = (entry.idle_since(), entry.still_since(), entry.phase_since());
+        let (idle, still, phase) = (entry.idle_since(), entry.inactive_since(), entry.phase_since());
         let for_ticks = |since: u32, ticks| now.saturating_sub(since) >= ticks;
         match entry.phase() {
             ConnectionPhase::Silent => (EvictionClass::Unproven, entry.opened_at),
             // However active it is.
             _ if !entry.proven.load(Ordering::Relaxed) => (EvictionClass::Unproven, entry.opened_at),
-            _ if for_ticks(idle, IDLE) => (EvictionClass::Idle, idle),
+            _ if for_ticks(idle, IDLE_EVICTION_TICKS) => (EvictionClass::Idle, idle),
             // To send a byte now and then must not keep others out.
             ConnectionPhase::MidMessage
                 if !entry.has_calls() && for_ticks(phase, PhaseTimeouts::new(&self.limits).header / 2) =>
@@ -757,10 +757,10 @@ impl ConnectionRegistry {
             }
             // Well-behaved peers may wait in silence too, so these are the last resort; connections with calls in
             // flight come last.
-            ConnectionPhase::Busy if !entry.has_calls() && for_ticks(still, IDLE) => {
+            ConnectionPhase::Busy if !entry.has_calls() && for_ticks(still, IDLE_EVICTION_TICKS) => {
                 (EvictionClass::Still, still)
             }
-            ConnectionPhase::Busy if for_ticks(still, STUCK) => (EvictionClass::Stuck, still),
+            ConnectionPhase::Busy if for_ticks(still, STUCK_EVICTION_TICKS) => (EvictionClass::Stuck, still),
             _ if entry.has_calls() => (EvictionClass::Calling, still),
             _ => (EvictionClass::Active, still),
         }
@@ -777,12 +777,12 @@ impl ConnectionRegistry {
 
 /// A connection whose transport has a limit of its own on their number.
 #[derive(Debug)]
-struct CarriedConnection {
+struct EvictableConnection {
     connection: Arc<ConnectionHandle>,
     open: Arc<ConnectionRegistry>,
 }
 
-impl Evictable for CarriedConnection {
+impl Evictable for EvictableConnection {
     fn eviction(&self) -> (EvictionClass, u32) {
         self.open.eviction(&self.connection)
     }
@@ -801,19 +801,19 @@ impl Drop for WithdrawReports<'_> {
     }
 }
 
-static ACCEPTING: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
+static ACCEPT_ERRORS: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
 
 /// Number of peer addresses without connections that a server remembers, for their failed credentials. If there are more,
 /// it forgets them all.
 pub const MAX_REMEMBERED_PEERS: usize = 65_536;
 
 /// Approximate memory of a connection that holds nothing, in bytes.
-const CONNECTION: usize = 16 << 10;
+const CONNECTION_OVERHEAD_BYTES: usize = 16 << 10;
 /// Number of connections that are woken before others are polled: together they take about a millisecond.
-const WOKEN_TOGETHER: usize = 32;
+const WAKE_BATCH: usize = 32;
 /// Yields before each group of connections but the first, so that the runtime polls its sockets.
 async fn yield_between_groups(index: usize) {
-    if index > 0 && index.is_multiple_of(WOKEN_TOGETHER) {
+    if index > 0 && index.is_multiple_of(WAKE_BATCH) {
         tokio::task::yield_now().await;
     }
 }
@@ -823,16 +823,16 @@ async fn yield_between_groups(index: usize) {
 const EVICTED_PER_CONNECTION: usize = 2;
 
 /// How long a closing connection waits for the peer to close, in ticks: 2 s.
-const CLOSING: u32 = 8;
+const CLOSING_TIMEOUT_TICKS: u32 = 8;
 
-/// For how many ticks a connection must be idle before it may be evicted: 5 s.
-const IDLE: u32 = 20;
-/// The same for a connection with calls in flight on which nothing is received or sent: 30 s.
-const STUCK: u32 = 120;
-/// For how many ticks the budget may be nearly used up: 2 s.
-const PRESSED: u32 = 8;
-/// After how many ticks peers without connections are forgotten: 4 s.
-const FORGET: u32 = 16;
+/// Number of ticks that a connection must be idle before it may be evicted: 5 s.
+const IDLE_EVICTION_TICKS: u32 = 20;
+/// Number of ticks without traffic after which a connection with calls in flight may be evicted: 30 s.
+const STUCK_EVICTION_TICKS: u32 = 120;
+/// Number of ticks for which the memory budget may be nearly used up before the largest connection is closed: 2 s.
+const MAX_PRESSURE_TICKS: u32 = 8;
+/// Interval, in ticks, in which records of peers without connections are removed: 4 s.
+const PEER_CLEANUP_TICKS: u32 = 16;
 
 /// The timeout of each phase, in ticks.
 struct PhaseTimeouts {
@@ -942,7 +942,7 @@ impl ConnectionHandle {
         self.calls.read()
     }
 
-    /// Lets it make room for others first, until it is [proven](Self::prove).
+    /// Marks the connection as unauthenticated: it is evicted before others until it is [proven](Self::prove).
     pub(super) fn expect_credential(&self) {
         self.proven.store(false, Ordering::Relaxed);
     }
@@ -1081,7 +1081,7 @@ impl ConnectionHandle {
 
     /// Records when something was last received or sent.
     pub(super) fn record_activity(&self, at: u32) {
-        self.still_since.store(at, Ordering::Relaxed);
+        self.inactive_since.store(at, Ordering::Relaxed);
     }
 
     /// Returns the bytes that its peer holds: all connections of its address together. Processes on this machine are
@@ -1107,8 +1107,8 @@ impl ConnectionHandle {
         self.since.load(Ordering::Relaxed)
     }
 
-    fn still_since(&self) -> u32 {
-        self.still_since.load(Ordering::Relaxed)
+    fn inactive_since(&self) -> u32 {
+        self.inactive_since.load(Ordering::Relaxed)
     }
 
     /// Returns whether its handlers are running or wait for its messages.
@@ -1122,17 +1122,17 @@ impl ConnectionHandle {
 
     /// Schedules its wake-up at this tick, and not before, to check its clocks.
     pub(super) fn wake_at(&self, tick: u32) {
-        self.alarm.store(tick, Ordering::Relaxed);
+        self.wake_tick.store(tick, Ordering::Relaxed);
     }
 
-    /// Whether [`watch`](Self::watch) closes or wakes it.
+    /// Returns whether [`check_timeouts`](Self::check_timeouts) would close or wake the connection.
     fn is_due(&self, now: u32, phase_timeouts: &PhaseTimeouts) -> bool {
-        self.needs_waking(now) || self.timed_out(now, phase_timeouts).is_some()
+        self.needs_waking(now) || self.timeout_cause(now, phase_timeouts).is_some()
     }
 
-    /// Closes or wakes it if that is due.
-    fn watch(&self, now: u32, phase_timeouts: &PhaseTimeouts) {
-        if let Some(cause) = self.timed_out(now, phase_timeouts) {
+    /// Closes the connection if its phase has timed out, and wakes it if its own timers are due.
+    fn check_timeouts(&self, now: u32, phase_timeouts: &PhaseTimeouts) {
+        if let Some(cause) = self.timeout_cause(now, phase_timeouts) {
             match self.phase() {
                 // Its peer has already been notified.
                 ConnectionPhase::Closing => self.send_command(ConnectionCommand::Close),
@@ -1146,15 +1146,15 @@ impl ConnectionHandle {
 
     /// Whether one of its timeouts, or its session, is due.
     fn needs_waking(&self, now: u32) -> bool {
-        now >= self.alarm.load(Ordering::Relaxed) || self.wants_ticks.load(Ordering::Relaxed)
+        now >= self.wake_tick.load(Ordering::Relaxed) || self.wants_ticks.load(Ordering::Relaxed)
     }
 
     /// Returns the cause for closing it if it has been in its phase for too long.
-    fn timed_out(&self, now: u32, phase_timeouts: &PhaseTimeouts) -> Option<Closing> {
+    fn timeout_cause(&self, now: u32, phase_timeouts: &PhaseTimeouts) -> Option<Closing> {
         let (allowed, cause) = match self.phase() {
             ConnectionPhase::Silent => (phase_timeouts.silent, Closing::FirstByte),
             ConnectionPhase::MidMessage => (phase_timeouts.header, Closing::Head),
-            ConnectionPhase::Closing => (CLOSING, Closing::Write),
+            ConnectionPhase::Closing => (CLOSING_TIMEOUT_TICKS, Closing::Write),
             ConnectionPhase::Idle => (phase_timeouts.idle, Closing::Idle),
             // Its own clocks cover this phase.
             ConnectionPhase::Busy => return None,
@@ -1163,8 +1163,8 @@ impl ConnectionHandle {
         (now.saturating_sub(since) > allowed).then_some(cause)
     }
 
-    pub(super) fn send_command(&self, order: ConnectionCommand) {
-        if self.command.fetch_max(order as u8, Ordering::AcqRel) < order as u8 {
+    pub(super) fn send_command(&self, command: ConnectionCommand) {
+        if self.command.fetch_max(command as u8, Ordering::AcqRel) < command as u8 {
             self.waker.wake();
         }
     }
@@ -1176,9 +1176,9 @@ impl ConnectionHandle {
     /// Returns the command that the connection has received.
     pub(super) fn command(&self) -> ConnectionCommand {
         match self.command.load(Ordering::Acquire) {
-            order if order == ConnectionCommand::Close as u8 => ConnectionCommand::Close,
-            order if order == ConnectionCommand::Drain as u8 => ConnectionCommand::Drain,
-            order if order == ConnectionCommand::AnnounceClose as u8 => ConnectionCommand::AnnounceClose,
+            command if command == ConnectionCommand::Close as u8 => ConnectionCommand::Close,
+            command if command == ConnectionCommand::Drain as u8 => ConnectionCommand::Drain,
+            command if command == ConnectionCommand::AnnounceClose as u8 => ConnectionCommand::AnnounceClose,
             _ => ConnectionCommand::Serve,
         }
     }
@@ -1194,7 +1194,7 @@ impl ConnectionHandle {
     }
 
     /// Sets whether the connection is woken at each tick.
-    pub(super) fn wants_ticks(&self, wants: bool) {
+    pub(super) fn set_wants_ticks(&self, wants: bool) {
         self.wants_ticks.store(wants, Ordering::Relaxed);
     }
 
@@ -1218,7 +1218,8 @@ impl ConnectionHandle {
     pub(super) fn push(&self, push: ServerPush) -> Result<(), Status> {
         let mut pushes = self.pushes.lock().unwrap_or_else(PoisonError::into_inner);
         let length = push.len();
-        let crowded = pushes.queue.len() >= PUSHES || pushes.bytes.saturating_add(length) > PUSHED;
+        let crowded = pushes.queue.len() >= MAX_QUEUED_PUSHES
+            || pushes.bytes.saturating_add(length) > MAX_QUEUED_PUSH_BYTES;
         if crowded && !pushes.queue.is_empty() {
             drop(pushes);
             self.record_refusal(Refusal::Pushes);
@@ -1278,10 +1279,10 @@ impl Wake for ConnectionHandle {
 }
 
 /// Maximum number of messages that may wait to be pushed to one client.
-const PUSHES: usize = 1024;
+const MAX_QUEUED_PUSHES: usize = 1024;
 
 /// Maximum number of bytes that may wait to be pushed to one client, unless it is a single message.
-const PUSHED: usize = 4 << 20;
+const MAX_QUEUED_PUSH_BYTES: usize = 4 << 20;
 
 /// A connection's registration in the registry; removed on drop.
 #[derive(Debug)]
@@ -1294,11 +1295,11 @@ pub(super) struct ConnectionGuard {
 }
 
 impl ConnectionGuard {
-    /// Lets a transport that must make room for another connection know what this one does.
+    /// Registers the connection with a transport that limits its number of connections, so that it can evict this one.
     pub(super) fn register_with(&self, stream: &Stream) {
         if let Stream::Carried(carried) = stream {
             let (connection, open) = (self.connection.clone(), self.open.clone());
-            carried.set_connection(Arc::new(CarriedConnection { connection, open }));
+            carried.set_connection(Arc::new(EvictableConnection { connection, open }));
         }
     }
 
@@ -1323,7 +1324,7 @@ impl ConnectionGuard {
         &self.open.limits
     }
 
-    /// Returns where the responses to the connection get room.
+    /// Returns the memory reservations for responses to the connection.
     pub(super) fn response_room(&self) -> ResponseRoom {
         ResponseRoom::new(self.connection.account.clone(), self.limits().write_timeout)
     }
@@ -1379,11 +1380,11 @@ impl Drop for ConnectionGuard {
             entries.eviction.record_closed();
             self.connection.record.eviction.record_closed();
         }
-        let mut past = self.open.past.read();
-        past.add(self.connection.calls.read().with_in_flight_failed());
-        self.open.past.write(past);
-        let ((received, sent), (more, out)) = (self.open.past_bytes.read(), self.connection.bytes.read());
-        self.open.past_bytes.write((received + more, sent + out));
+        let mut closed_calls = self.open.closed_calls.read();
+        closed_calls.add(self.connection.calls.read().with_in_flight_failed());
+        self.open.closed_calls.write(closed_calls);
+        let ((received, sent), (more, out)) = (self.open.closed_bytes.read(), self.connection.bytes.read());
+        self.open.closed_bytes.write((received + more, sent + out));
         if entries.open.is_empty() {
             self.open.emptied.notify_waiters();
         }

@@ -4,17 +4,17 @@ use std::fs;
 
 /// Returns the default budget for all peers: a quarter of the memory that the process may use, at most 1 GiB.
 pub(super) fn default_budget() -> usize {
-    (usable() / 4).min(MAX_BUDGET)
+    (available_memory() / 4).min(MAX_BUDGET)
 }
 
 const MAX_BUDGET: usize = 1 << 30;
 
 /// Returns the memory that the process may use: the machine's, or the limit of its cgroup if that is less.
-fn usable() -> usize {
-    [total(), cgroup()].into_iter().flatten().min().unwrap_or(MAX_BUDGET * 4)
+fn available_memory() -> usize {
+    [total_memory(), cgroup_memory_limit()].into_iter().flatten().min().unwrap_or(MAX_BUDGET * 4)
 }
 
-fn total() -> Option<usize> {
+fn total_memory() -> Option<usize> {
     let info = fs::read_to_string("/proc/meminfo").ok()?;
     let line = info.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -22,7 +22,7 @@ fn total() -> Option<usize> {
 }
 
 /// Returns the lowest limit of the process's cgroup and its ancestors.
-fn cgroup() -> Option<usize> {
+fn cgroup_memory_limit() -> Option<usize> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     groups.lines().filter_map(cgroup_limit).min()
 }
@@ -55,7 +55,7 @@ mod tests {
     fn default_budget_is_a_quarter_of_memory_up_to_one_gibibyte() {
         let budget = default_budget();
         assert!(budget > 0 && budget <= MAX_BUDGET, "{budget}");
-        assert_eq!(budget, (usable() / 4).min(MAX_BUDGET));
+        assert_eq!(budget, (available_memory() / 4).min(MAX_BUDGET));
     }
 
     #[test]

@@ -197,7 +197,7 @@ fn poll_detect(
 async fn close_gracefully(mut transport: UpgradableStream, mut inbox: Inbox, registration: &ConnectionGuard) {
     let entry = &registration.connection;
     entry.set_phase(ConnectionPhase::Closing, registration.tick());
-    let (mut is_shut_down, mut discard_budget) = (false, LINGERED);
+    let (mut is_shut_down, mut discard_budget) = (false, MAX_LINGER_BYTES);
     poll_fn(|cx| {
         entry.set_waker(cx.waker());
         if entry.command() == ConnectionCommand::Close {
@@ -224,7 +224,7 @@ async fn close_gracefully(mut transport: UpgradableStream, mut inbox: Inbox, reg
 }
 
 /// Maximum number of bytes to discard from a peer before its connection is closed.
-const LINGERED: usize = 64 << 10;
+const MAX_LINGER_BYTES: usize = 64 << 10;
 
 fn facts(
     protocol: Protocol,

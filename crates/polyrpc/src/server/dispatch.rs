@@ -269,10 +269,10 @@ impl<'a> Dispatcher<'a> {
         }
         let entry = self.find(call, ticket, found);
         let deadline = match (listener.server.limits.call_timeout, &entry) {
-            (Some(most), Ok(entry))
+            (Some(max), Ok(entry))
                 if entry.method().stream_type().is_unary() || is_unary_here(entry, ticket) =>
             {
-                bound_deadline(deadline, found.arrival, most)
+                bound_deadline(deadline, found.arrival, max)
             }
             _ => deadline,
         };
@@ -350,9 +350,8 @@ impl<'a> Dispatcher<'a> {
     /// Returns the streams that a caller offers with its call, unless the maximum number of streams is open.
     fn offer(&self, offered: OfferedStreams, streams: &Streams) -> StreamOffer {
         let own = self.registration.connection.account.streams() + offered.streams;
-        let most = self.listener.server.limits.streams_per_connection;
-        let full =
-            offered.streams > 0 && (own > most || self.registration.connection.admit_stream().is_err());
+        let max = self.listener.server.limits.streams_per_connection;
+        let full = offered.streams > 0 && (own > max || self.registration.connection.admit_stream().is_err());
         streams.offer(OfferedStreams { streams: if full { 0 } else { offered.streams }, ..offered })
     }
 
@@ -773,8 +772,8 @@ fn deadline(call: &Call<'_>, arrival: &mut ArrivalTime) -> Option<Instant> {
 
 /// Returns the caller's deadline, or the server's own limit if that is earlier.
 #[cold]
-fn bound_deadline(deadline: Option<Instant>, arrival: &mut ArrivalTime, most: Duration) -> Option<Instant> {
-    let latest = arrival.time().checked_add(most);
+fn bound_deadline(deadline: Option<Instant>, arrival: &mut ArrivalTime, max: Duration) -> Option<Instant> {
+    let latest = arrival.time().checked_add(max);
     deadline.map_or(latest, |deadline| Some(latest.map_or(deadline, |latest| latest.min(deadline))))
 }
 

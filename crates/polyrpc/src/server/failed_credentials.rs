@@ -9,8 +9,8 @@ use super::tick::TICK;
 #[derive(Debug, Default)]
 pub(super) struct FailedCredentials(AtomicU64);
 
-/// How long one failure is remembered.
-const FORGIVEN: Duration = Duration::from_secs(1);
+/// Time after which one failure is forgotten.
+const FAILURE_MEMORY: Duration = Duration::from_secs(1);
 
 /// The longest delay of a response.
 const MAX_DELAY: Duration = Duration::from_secs(30);
@@ -24,7 +24,7 @@ impl FailedCredentials {
             failures = left.saturating_add(1);
             Some(u64::from(failures) << 32 | u64::from(at))
         });
-        FORGIVEN.saturating_mul(failures.saturating_sub(free)).min(MAX_DELAY)
+        FAILURE_MEMORY.saturating_mul(failures.saturating_sub(free)).min(MAX_DELAY)
     }
 
     /// Returns whether there are failures that are not forgiven yet.
@@ -36,14 +36,14 @@ impl FailedCredentials {
 /// Returns how many failures are not forgiven at this tick, and the tick at which the next one is.
 fn remaining(packed: u64, now: u32) -> (u32, u32) {
     let (failures, at) = ((packed >> 32) as u32, packed as u32);
-    let forgiven = now.saturating_sub(at) / TICKS_A_FAILURE;
+    let forgiven = now.saturating_sub(at) / TICKS_PER_FAILURE;
     match failures.checked_sub(forgiven) {
-        Some(left) if left > 0 => (left, at + forgiven * TICKS_A_FAILURE),
+        Some(left) if left > 0 => (left, at + forgiven * TICKS_PER_FAILURE),
         _ => (0, now),
     }
 }
 
-const TICKS_A_FAILURE: u32 = (FORGIVEN.as_millis() / TICK.as_millis()) as u32;
+const TICKS_PER_FAILURE: u32 = (FAILURE_MEMORY.as_millis() / TICK.as_millis()) as u32;
 
 #[cfg(test)]
 mod tests {

@@ -19,14 +19,14 @@ pub(super) struct FairnessBudget {
     calls: usize,
     metadata: usize,
     /// Bytes of large replies.
-    replied: usize,
+    reply_bytes: usize,
     /// Bytes of the messages of calls.
-    called: usize,
+    message_bytes: usize,
     /// When the first calls had been handled.
     started: Option<Instant>,
     /// Other connections wait for their turns.
     is_crowded: bool,
-    /// The budget is that of a [short](SHORT) turn.
+    /// The budget is that of a [short](SHORT_TURN_DIVISOR) turn.
     is_short: bool,
     /// The connection waits, or has waited, for its turn before reading anything.
     is_deferred: bool,
@@ -48,9 +48,9 @@ impl FairnessBudget {
         if !self.yielded {
             let is_crowded = connection.turns().is_crowded();
             *self = Self { is_crowded, is_short: is_crowded, modest_turns, ..Self::default() };
-            if is_crowded && modest_turns < MODEST {
+            if is_crowded && modest_turns < TRUSTED_AFTER_TURNS {
                 self.is_deferred = true;
-                self.wait(connection, Demand::Modest);
+                self.yield_turn(connection, Demand::Modest);
             }
         } else if connection.take_turn() {
             let is_crowded = connection.turns().is_crowded();
@@ -74,10 +74,10 @@ impl FairnessBudget {
     }
 
     /// Leaves the remaining work to the connection's next turn.
-    fn wait(&mut self, connection: &Arc<ConnectionHandle>, demand: Demand) {
+    fn yield_turn(&mut self, connection: &Arc<ConnectionHandle>, demand: Demand) {
         self.is_exhausted = true;
         self.yielded = true;
-        connection.turns().wait(connection, demand);
+        connection.turns().enqueue(connection, demand);
     }
 
     pub(super) fn is_exhausted(&self) -> bool {
@@ -108,29 +108,29 @@ impl FairnessBudget {
     pub(super) fn record_call(&mut self, metadata: usize) {
         self.calls += 1;
         self.metadata += metadata;
-        if self.calls.is_multiple_of(TIMED) {
+        if self.calls.is_multiple_of(CALLS_PER_CLOCK_READ) {
             self.read_clock();
         }
-        self.is_exhausted |= self.calls >= self.scale_limit(CALLS) || self.metadata >= METADATA;
+        self.is_exhausted |= self.calls >= self.scale_limit(MAX_CALLS) || self.metadata >= MAX_METADATA_BYTES;
     }
 
     /// Opening a streaming call is more work than answering a short one.
     pub(super) fn record_stream_open(&mut self, metadata: usize) {
-        self.calls += OPENED - 1;
+        self.calls += STREAM_OPEN_WEIGHT - 1;
         self.record_call(metadata);
     }
 
     /// A large reply costs work that the size of the request does not show.
     pub(super) fn record_reply(&mut self, length: usize) {
-        self.replied += length;
-        self.is_exhausted |= self.replied >= REPLIED;
+        self.reply_bytes += length;
+        self.is_exhausted |= self.reply_bytes >= MAX_REPLY_BYTES;
     }
 
     /// The messages of several calls may be much longer than what was read for them: in net/rpc, definitions of types
     /// that the peer sent once precede each value. A single long message was read in earlier turns.
     pub(super) fn record_message(&mut self, length: usize) {
-        self.called += length;
-        self.is_exhausted |= self.calls > 1 && self.called >= self.bytes + REPLIED;
+        self.message_bytes += length;
+        self.is_exhausted |= self.calls > 1 && self.message_bytes >= self.bytes + MAX_REPLY_BYTES;
     }
 
     /// Measures the time of handlers.
@@ -147,64 +147,65 @@ impl FairnessBudget {
 
     /// Returns `Pending` when the turn is over.
     pub(super) fn poll_budget(&mut self, connection: &Arc<ConnectionHandle>) -> Poll<()> {
-        if self.reads < READS && self.bytes < self.scale_limit(BYTES) && !self.is_exhausted {
+        if self.reads < MAX_READS && self.bytes < self.scale_limit(MAX_BYTES) && !self.is_exhausted {
             return Poll::Ready(());
         }
         if !self.yielded {
-            let demand = if self.modest_turns < MODEST { Demand::Heavy } else { Demand::Modest };
+            let demand = if self.modest_turns < TRUSTED_AFTER_TURNS { Demand::Heavy } else { Demand::Modest };
             self.modest_turns /= TRUST_DECAY;
-            self.wait(connection, demand);
+            self.yield_turn(connection, demand);
         }
         Poll::Pending
     }
 
     fn scale_limit(&self, full: usize) -> usize {
         match self.is_short {
-            true => full / SHORT,
+            true => full / SHORT_TURN_DIVISOR,
             false => full,
         }
     }
 }
 
-/// More than a peer that waits for its responses needs; yielding to the runtime costs less than half a microsecond.
+/// Maximum number of reads in a turn: more than a peer that waits for its responses needs. Yielding to the runtime costs
+/// less than half a microsecond.
 ///
-/// The same in a [short](SHORT) turn: after each request another read shows that nothing follows, and a connection
-/// without budget for that read would wait behind those that flood.
-const READS: usize = 8;
+/// A [short](SHORT_TURN_DIVISOR) turn has the same limit: after each request another read shows that nothing follows, and
+/// a connection without budget for that read would wait behind those that flood.
+const MAX_READS: usize = 8;
 
-/// A few hundred small messages.
-const BYTES: usize = 32 << 10;
+/// Maximum number of bytes read in a turn: a few hundred small messages.
+const MAX_BYTES: usize = 32 << 10;
 
-/// As many as a well-behaved peer usually has in flight.
-const CALLS: usize = 256;
+/// Maximum number of calls in a turn: as many as a well-behaved peer usually has in flight.
+const MAX_CALLS: usize = 256;
 
 /// Weight, in calls, of a call that is opened before its messages have arrived.
-const OPENED: usize = 8;
+const STREAM_OPEN_WEIGHT: usize = 8;
 
 /// Number of calls between readings of the clock. A reading costs more than a hundredth of the shortest call.
-const TIMED: usize = 8;
+const CALLS_PER_CLOCK_READ: usize = 8;
 
 /// Number of turns within budget after which a connection no longer waits for its first turn while others flood: only
 /// an unknown peer may be one of thousands that start to flood at the same time.
-const MODEST: u8 = 8;
+const TRUSTED_AFTER_TURNS: u8 = 8;
 
 /// A used-up budget divides the number of modest turns by this: a peer that has been modest for long stays trusted after
 /// one, which may be due to a thread that the system had stopped for a moment, but not after three in a row, such as for
 /// one large message.
 const TRUST_DECAY: u8 = 4;
 
-/// Time of handling calls after which others get their turn.
+/// Maximum time spent on handling calls in a turn.
 const MAX_TURN: Duration = Duration::from_micros(100);
 
-/// About as much work as this many bytes.
-const METADATA: usize = 2048;
+/// Maximum number of bytes of metadata in a turn.
+const MAX_METADATA_BYTES: usize = 2048;
 
-/// The size that is copied into fresh memory in a quarter of a millisecond.
-const REPLIED: usize = 512 << 10;
+/// Maximum number of bytes of replies in a turn: these are copied into fresh memory in a quarter of a millisecond.
+const MAX_REPLY_BYTES: usize = 512 << 10;
 
 /// Divisor of the budget of a turn that starts while others wait for theirs. If many connections start flooding, each
 /// soon waits behind the others.
-const SHORT: usize = 8;
+const SHORT_TURN_DIVISOR: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -235,7 +236,7 @@ mod tests {
             let mut flooders = Vec::new();
             while flooders.last().is_none_or(|last: &ConnectionGuard| !last.connection.turns().is_crowded()) {
                 let flooder = self.open();
-                flooder.connection.turns().wait(&flooder.connection, Demand::Heavy);
+                flooder.connection.turns().enqueue(&flooder.connection, Demand::Heavy);
                 flooders.push(flooder);
             }
             flooders
@@ -270,7 +271,7 @@ mod tests {
         let connections = Connections::new();
         let connection = connections.open().connection.clone();
         let mut budget = FairnessBudget::default();
-        for _ in 0..MODEST {
+        for _ in 0..TRUSTED_AFTER_TURNS {
             assert!(call_once(&mut budget, &connection).is_ready());
         }
         let _flooders = connections.flood();
@@ -281,12 +282,12 @@ mod tests {
     fn connection_that_exhausts_its_budget_waits_again() {
         let connections = Connections::new();
         let connection = connections.open().connection.clone();
-        let mut budget = FairnessBudget { modest_turns: MODEST, ..FairnessBudget::default() };
+        let mut budget = FairnessBudget { modest_turns: TRUSTED_AFTER_TURNS, ..FairnessBudget::default() };
         let _flooders = connections.flood();
         budget.start_turn(&connection);
         budget.exhaust();
         assert!(budget.poll_budget(&connection).is_pending());
-        assert!(budget.modest_turns < MODEST);
+        assert!(budget.modest_turns < TRUSTED_AFTER_TURNS);
     }
 
     #[test]
@@ -298,7 +299,7 @@ mod tests {
             budget.exhaust();
             assert!(budget.poll_budget(&connection).is_pending());
             budget = FairnessBudget { modest_turns: budget.modest_turns, ..FairnessBudget::default() };
-            budget.modest_turns >= MODEST
+            budget.modest_turns >= TRUSTED_AFTER_TURNS
         });
         assert_eq!(exhausted.count(), 2);
     }
@@ -315,21 +316,21 @@ mod tests {
             budget.is_exhausted()
         };
         // A message of earlier turns.
-        assert!(!call(&mut budget, 10 * REPLIED));
+        assert!(!call(&mut budget, 10 * MAX_REPLY_BYTES));
         assert!(call(&mut budget, 100));
 
         // Small calls of one read, each with the definitions of its types.
         let mut budget = FairnessBudget::default();
         budget.start_turn(&connection);
         budget.record_read(1000);
-        assert_eq!((0..10).take_while(|_| !call(&mut budget, REPLIED / 4)).count(), 4);
+        assert_eq!((0..10).take_while(|_| !call(&mut budget, MAX_REPLY_BYTES / 4)).count(), 4);
     }
 
     #[test]
     fn reads_are_small_while_others_wait() {
         let connections = Connections::new();
         let connection = connections.open().connection.clone();
-        let mut budget = FairnessBudget { modest_turns: MODEST, ..FairnessBudget::default() };
+        let mut budget = FairnessBudget { modest_turns: TRUSTED_AFTER_TURNS, ..FairnessBudget::default() };
         budget.start_turn(&connection);
         assert_eq!(budget.read_size(), ReadSize::Large);
         budget.end_turn(&connection);

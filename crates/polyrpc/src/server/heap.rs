@@ -21,15 +21,15 @@ pub(super) struct Heap {
     is_rest_due: bool,
 }
 
-/// How many bytes must have been freed before memory is returned.
-const WORTH: usize = 8 << 20;
+/// Minimum number of freed bytes for which memory is returned to the system.
+const MIN_TRIM_BYTES: usize = 8 << 20;
 
 /// The same for the rest of a release of which most has been returned. The counted bytes can be a fraction of the
 /// allocator's memory if they consist of many small allocations.
-const WORTH_OF_REST: usize = 1 << 20;
+const MIN_REMAINDER_BYTES: usize = 1 << 20;
 
 /// The minimum interval between two returns. The system must zero memory that is needed again.
-const SELDOM: Duration = Duration::from_secs(5);
+const MIN_TRIM_INTERVAL: Duration = Duration::from_secs(5);
 
 impl Heap {
     /// Returns whether to return memory, given how many bytes are held now, how many were decompressed off the
@@ -41,13 +41,13 @@ impl Heap {
         self.peak = self.peak.max(held);
         let freed = self.peak - held;
         let is_quiet = std::mem::replace(&mut self.last_released, released) == released;
-        let is_much = freed >= WORTH && freed > held
-            || made.wrapping_sub(self.made) >= WORTH
-            || is_quiet && released.wrapping_sub(self.released) >= WORTH;
-        let is_rest = self.is_rest_due && freed >= WORTH_OF_REST && freed > held;
-        let slack = (is_much || is_rest) && now.saturating_sub(self.trimmed) >= ticks(SELDOM);
+        let is_much = freed >= MIN_TRIM_BYTES && freed > held
+            || made.wrapping_sub(self.made) >= MIN_TRIM_BYTES
+            || is_quiet && released.wrapping_sub(self.released) >= MIN_TRIM_BYTES;
+        let is_rest = self.is_rest_due && freed >= MIN_REMAINDER_BYTES && freed > held;
+        let slack = (is_much || is_rest) && now.saturating_sub(self.trimmed) >= ticks(MIN_TRIM_INTERVAL);
         if slack {
-            self.start_over(held, made, released, now);
+            self.reset(held, made, released, now);
             // Only once, so that a small load that varies does not cost a return every few seconds.
             self.is_rest_due = is_much;
         }
@@ -57,11 +57,11 @@ impl Heap {
     /// Records that another server of the process, which shares the budget, has returned memory. It returns the rest
     /// too.
     pub(super) fn on_trimmed_elsewhere(&mut self, held: usize, made: usize, released: usize, now: u32) {
-        self.start_over(held, made, released, now);
+        self.reset(held, made, released, now);
         self.is_rest_due = false;
     }
 
-    fn start_over(&mut self, held: usize, made: usize, released: usize, now: u32) {
+    fn reset(&mut self, held: usize, made: usize, released: usize, now: u32) {
         (self.peak, self.made, self.released) = (held, made, released);
         self.trimmed = now;
     }
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn memory_is_trimmed_at_a_limited_rate() {
         let mut heap = Heap::default();
-        let seldom = (SELDOM.as_millis() / TICK.as_millis()) as u32;
+        let seldom = (MIN_TRIM_INTERVAL.as_millis() / TICK.as_millis()) as u32;
         let mut given = 0;
         for now in seldom..seldom * 5 {
             given += u32::from(heap.should_trim(if now % 2 == 0 { 100 * MIB } else { 0 }, 0, 0, now));

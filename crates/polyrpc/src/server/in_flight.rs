@@ -28,14 +28,15 @@ pub(super) struct InFlight<T> {
 }
 
 /// Approximate memory of a pending call without its message: the future of its handler, its context, its timer.
-const OVERHEAD: usize = 3 << 9;
+const CALL_OVERHEAD_BYTES: usize = 3 << 9;
 
-/// The part of [`OVERHEAD`] that is the future.
-const USUAL_FUTURE: usize = 1 << 10;
+/// The part of [`CALL_OVERHEAD_BYTES`] that is the future.
+const TYPICAL_FUTURE_BYTES: usize = 1 << 10;
 
-/// Returns the bytes of a handler's future beyond those that [`OVERHEAD`] includes: that of a proxy has several KiB.
-fn beyond_usual(handling: &ResponseFuture) -> usize {
-    size_of_val(&**handling).saturating_sub(USUAL_FUTURE)
+/// Returns the bytes of a handler's future beyond those that [`CALL_OVERHEAD_BYTES`] includes: the future of a proxy has
+/// several KiB.
+fn excess_future_bytes(handling: &ResponseFuture) -> usize {
+    size_of_val(&**handling).saturating_sub(TYPICAL_FUTURE_BYTES)
 }
 
 impl<T: Send + 'static> InFlight<T> {
@@ -55,7 +56,7 @@ impl<T: Send + 'static> InFlight<T> {
 
     /// Adds a call that was pending after its first poll.
     pub(super) fn push(&mut self, mut call: InFlightCall<T>) {
-        call.held += OVERHEAD + call.handling.as_ref().map_or(0, beyond_usual);
+        call.held += CALL_OVERHEAD_BYTES + call.handling.as_ref().map_or(0, excess_future_bytes);
         self.account.keep(call.held);
         count(call.counted, &self.account);
         self.running.get_or_insert_default().push(call);
@@ -322,7 +323,7 @@ impl<T> InFlightCall<T> {
         if let Some(deadline) = &mut self.deadline
             && deadline.as_mut().poll(cx).is_ready()
         {
-            return Poll::Ready(too_late());
+            return Poll::Ready(deadline_exceeded_outcome());
         }
         if self.stream.is_some() {
             self.waker.get_or_insert_with(|| cx.waker().clone()).clone_from(cx.waker());
@@ -342,7 +343,7 @@ impl<T> InFlightCall<T> {
             CountedAs::Stream => entry.admit_stream()?,
         }
         let handling = self.inherited.run(start);
-        let more = bytes + beyond_usual(&handling);
+        let more = bytes + excess_future_bytes(&handling);
         self.handling = Some(handling);
         (self.counted, self.held) = (Some(counted), self.held + more);
         count(self.counted, &entry.account);
@@ -389,7 +390,7 @@ pub(super) fn poll_guarded(
 }
 
 #[cold]
-fn too_late() -> Outcome {
+fn deadline_exceeded_outcome() -> Outcome {
     Outcome::failed(Status::deadline_exceeded("the method did not answer in time"))
 }
 
@@ -445,13 +446,13 @@ mod tests {
         let account = account();
         let mut in_flight = InFlight::new(account.clone());
         in_flight.push(call(Box::pin(pending())));
-        assert_eq!(account.kept(), OVERHEAD);
+        assert_eq!(account.kept(), CALL_OVERHEAD_BYTES);
         in_flight.push(call(Box::pin(async {
             let state = [1_u8; 8 << 10];
             pending::<()>().await;
             Outcome::failed(Status::internal(state[4].to_string()))
         })));
-        assert!(account.kept() >= 2 * OVERHEAD + (7 << 10), "{}", account.kept());
+        assert!(account.kept() >= 2 * CALL_OVERHEAD_BYTES + (7 << 10), "{}", account.kept());
         assert_eq!(in_flight.abort_all(), 2);
         assert_eq!(account.kept(), 0);
     }

@@ -226,10 +226,10 @@ mod trace {
     static CLOSINGS: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
     static HANDSHAKES: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
     /// For mistaken requests of clients. A separate limit, so that they do not suppress other events.
-    static MISTAKES: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
+    static CLIENT_ERRORS: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
 
     pub(super) fn unknown_method(service: &str, method: &str, peer: &Peer) {
-        if let Some(suppressed) = MISTAKES.allow() {
+        if let Some(suppressed) = CLIENT_ERRORS.allow() {
             let cause = Refusal::UnknownMethod.name();
             // By Debug, since the peer chooses the names.
             let (service, method) = (truncate_name(service), truncate_name(method));
@@ -266,15 +266,15 @@ mod trace {
 
     /// A name may be as long as a head.
     fn truncate_name(name: &str) -> &str {
-        name.get(..name.floor_char_boundary(MOST)).unwrap_or_default()
+        name.get(..name.floor_char_boundary(MAX_NAME_BYTES)).unwrap_or_default()
     }
 
     /// Maximum size of a logged name, in bytes.
-    const MOST: usize = 200;
+    const MAX_NAME_BYTES: usize = 200;
 
     pub(super) fn refusal(cause: Refusal, peer: &Peer) {
         let limiter = match cause {
-            Refusal::TooLarge | Refusal::UnknownMethod | Refusal::Unsupported => &MISTAKES,
+            Refusal::TooLarge | Refusal::UnknownMethod | Refusal::Unsupported => &CLIENT_ERRORS,
             _ => &REFUSALS,
         };
         if let Some(suppressed) = limiter.allow() {

@@ -385,17 +385,17 @@ pub(super) async fn accept_loop(listener: Listener, bound: Arc<BoundListener>) {
     let mut accepted = 0_usize;
     loop {
         accepted += 1;
-        if accepted.is_multiple_of(ACCEPTED_TOGETHER) {
+        if accepted.is_multiple_of(ACCEPT_BATCH) {
             // The runtime polls its sockets before this task continues.
             tokio::task::yield_now().await;
         }
         match listener.accept().await {
             Ok((stream, peer)) => accept(&bound, stream, peer),
-            Err(error) if is_of_one_connection(&error) => {}
+            Err(error) if is_connection_error(&error) => {}
             // Out of descriptors or memory: the next attempt would fail at once too.
             Err(error) => {
-                bound.context.server.open.refuses_connections(&error);
-                tokio::time::sleep(BREATH).await;
+                bound.context.server.open.record_accept_failure(&error);
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
@@ -451,7 +451,7 @@ fn accept_on(
 }
 
 /// Returns whether an error of `accept` concerns only the connection that was about to be accepted.
-fn is_of_one_connection(error: &io::Error) -> bool {
+fn is_connection_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
@@ -460,9 +460,9 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 
 /// Number of connections that are accepted before others are polled: together they take less than a millisecond. The
 /// runtime alone would let 128 pass.
-const ACCEPTED_TOGETHER: usize = 16;
+const ACCEPT_BATCH: usize = 16;
 
-const BREATH: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Time that the kernel adds to `write_timeout` before it ends a connection. The server ends it earlier if output waits
 /// there: it tells the peer the reason.

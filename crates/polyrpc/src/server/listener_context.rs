@@ -47,7 +47,8 @@ impl ListenerContext {
             ListenerProtocols::FbRpc(_) => (vec![Protocol::FbRpc], None),
             ListenerProtocols::RestRpc(_) => (vec![Protocol::RestRpc], Some(Protocol::RestRpc)),
         };
-        let switches = |protocol: &Protocol| options.allow_protocol_switch && FAMILY.contains(protocol);
+        let switches =
+            |protocol: &Protocol| options.allow_protocol_switch && SWITCHABLE_PROTOCOLS.contains(protocol);
         let family = allowed.iter().copied().filter(switches).collect();
         let limits = server.limits.wire();
         let tls = tls.map(|tls| tls::Acceptor::new(tls, &allowed));
@@ -89,7 +90,8 @@ pub(super) struct ListenerOptions {
 }
 
 /// The protocols between which brpc's server lets a connection change (brpc `input_messenger.cpp`).
-const FAMILY: [Protocol; 4] = [Protocol::BaiduStd, Protocol::FbRpc, Protocol::Grpc, Protocol::Http];
+const SWITCHABLE_PROTOCOLS: [Protocol; 4] =
+    [Protocol::BaiduStd, Protocol::FbRpc, Protocol::Grpc, Protocol::Http];
 
 impl ListenerProtocols {
     /// Checks whether the listener can carry all methods of the server. Where gob is only one of several protocols,

@@ -736,11 +736,11 @@ impl ServerHandle {
         self.accepting.shutdown().await;
         self.accepts = None;
         self.shared.own_health.close();
-        self.shared.open.order(ConnectionCommand::Drain);
+        self.shared.open.send_command_to_all(ConnectionCommand::Drain);
         let draining = Instant::now();
         let _ = tokio::time::timeout(grace, self.shared.open.wait_until_empty()).await;
         let after = self.info().calls;
-        self.shared.open.order(ConnectionCommand::Close);
+        self.shared.open.send_command_to_all(ConnectionCommand::Close);
         let _ = tokio::time::timeout(CUT_OFF, self.shared.open.wait_until_empty()).await;
         let deliveries = std::mem::take(self.deliveries.get_mut().unwrap_or_else(PoisonError::into_inner));
         let left = grace.saturating_sub(draining.elapsed()).max(CUT_OFF);
@@ -840,7 +840,7 @@ const CUT_OFF: Duration = Duration::from_secs(1);
 
 impl Drop for ServerHandle {
     fn drop(&mut self) {
-        self.shared.open.order(ConnectionCommand::Close);
+        self.shared.open.send_command_to_all(ConnectionCommand::Close);
     }
 }
 

@@ -130,7 +130,7 @@ impl Monitor {
     /// connections.
     pub fn drain_connections(&self) -> usize {
         self.server().map_or(0, |server| {
-            server.open.order(ConnectionCommand::Drain);
+            server.open.send_command_to_all(ConnectionCommand::Drain);
             server.open.len()
         })
     }
@@ -138,7 +138,7 @@ impl Monitor {
     /// Drains a connection: it finishes its calls in flight, accepts no new ones, and closes. Returns whether it is
     /// open.
     pub fn drain_connection(&self, id: u64) -> bool {
-        self.order(id, ConnectionCommand::Drain)
+        self.send_command(id, ConnectionCommand::Drain)
     }
 
     /// Records that the peer of a connection has shown a valid credential, on a listener that [expects
@@ -146,17 +146,17 @@ impl Monitor {
     #[doc(hidden)]
     pub fn prove_connection(&self, id: u64) {
         if let Some(server) = self.server() {
-            server.open.prove_one(id);
+            server.open.prove(id);
         }
     }
 
     /// Closes a connection at once; its calls in flight are cancelled. Returns whether it is open.
     pub fn close_connection(&self, id: u64) -> bool {
-        self.order(id, ConnectionCommand::Close)
+        self.send_command(id, ConnectionCommand::Close)
     }
 
-    fn order(&self, id: u64, command: ConnectionCommand) -> bool {
-        self.server().is_some_and(|server| server.open.order_one(id, command))
+    fn send_command(&self, id: u64, command: ConnectionCommand) -> bool {
+        self.server().is_some_and(|server| server.open.send_command_to(id, command))
     }
 
     fn server(&self) -> Option<Arc<Shared>> {

@@ -41,10 +41,10 @@ pub(super) fn has_time() -> bool {
         return false;
     }
     round.polled += 1;
-    if round.polled.is_multiple_of(TIMED) {
+    if round.polled.is_multiple_of(POLLS_PER_CLOCK_READ) {
         let now = Instant::now();
         let started = *round.started.get_or_insert(now);
-        round.is_over = now.saturating_duration_since(started) > MAX_ROUND;
+        round.is_over = now.saturating_duration_since(started) > MAX_ROUND_DURATION;
     }
     ROUND.set(round);
     true
@@ -52,7 +52,7 @@ pub(super) fn has_time() -> bool {
 
 /// Number of calls between readings of the clock. A reading costs less than a hundredth of the poll of
 /// most calls.
-const TIMED: u32 = 8;
+const POLLS_PER_CLOCK_READ: u32 = 8;
 
 /// As long as a connection may handle calls in a turn ([`fairness`](super::fairness)).
-const MAX_ROUND: Duration = Duration::from_micros(100);
+const MAX_ROUND_DURATION: Duration = Duration::from_micros(100);

@@ -90,8 +90,8 @@ fn parse_text(bytes: &[u8]) -> ParseResult {
     if bytes.iter().zip(b"PROXY ").any(|(byte, expected)| byte != expected) {
         return ParseResult::Invalid;
     }
-    let Some(end) = bytes.iter().take(LONGEST_TEXT).position(|byte| *byte == b'\n') else {
-        return if bytes.len() < LONGEST_TEXT { ParseResult::Partial } else { ParseResult::Invalid };
+    let Some(end) = bytes.iter().take(MAX_TEXT_LENGTH).position(|byte| *byte == b'\n') else {
+        return if bytes.len() < MAX_TEXT_LENGTH { ParseResult::Partial } else { ParseResult::Invalid };
     };
     let line = bytes.get(..end).and_then(|line| line.strip_suffix(b"\r"));
     let Some(line) = line.and_then(|line| std::str::from_utf8(line).ok()) else {
@@ -138,7 +138,7 @@ fn parse_binary(bytes: &[u8]) -> ParseResult {
     let Some((head, rest)) = bytes.split_first_chunk::<16>() else { return ParseResult::Partial };
     let [.., command, family, high, low] = *head;
     let length = usize::from(u16::from_be_bytes([high, low]));
-    if length > LONGEST_BINARY {
+    if length > MAX_BINARY_LENGTH {
         return ParseResult::Invalid;
     }
     let Some(addresses) = rest.get(..length) else { return ParseResult::Partial };
@@ -155,10 +155,11 @@ fn parse_binary(bytes: &[u8]) -> ParseResult {
 }
 
 /// Reads the source's address, which precedes the target's, and its port, which follows both.
-fn source(addresses: &[u8], both: usize, whole: usize) -> ParseResult {
-    let (Some(ips), Some([high, low])) =
-        (addresses.get(..both), addresses.get(both..both + 2).and_then(|port| port.first_chunk::<2>()))
-    else {
+fn source(addresses: &[u8], pair_length: usize, whole: usize) -> ParseResult {
+    let (Some(ips), Some([high, low])) = (
+        addresses.get(..pair_length),
+        addresses.get(pair_length..pair_length + 2).and_then(|port| port.first_chunk::<2>()),
+    ) else {
         return ParseResult::Invalid;
     };
     let ip = match (ips.first_chunk::<4>(), ips.first_chunk::<16>()) {
@@ -172,10 +173,10 @@ fn source(addresses: &[u8], both: usize, whole: usize) -> ParseResult {
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
 /// Maximum length of a line of version 1, with its end.
-const LONGEST_TEXT: usize = 107;
+const MAX_TEXT_LENGTH: usize = 107;
 
 /// Maximum accepted length after the head of version 2: addresses, and some kilobytes about TLS.
-const LONGEST_BINARY: usize = 4096;
+const MAX_BINARY_LENGTH: usize = 4096;
 
 #[cfg(test)]
 mod tests {

@@ -176,7 +176,7 @@ impl Subscriptions {
             Topic::Name(name) => {
                 self.named += 1;
                 self.bytes += name.len();
-                if self.named > SUBSCRIPTIONS || self.bytes > NAMES {
+                if self.named > MAX_SUBSCRIPTIONS || self.bytes > MAX_NAME_BYTES {
                     return Err(Status::resource_exhausted("the connection has too many subscriptions"));
                 }
             }
@@ -209,7 +209,7 @@ impl Subscriptions {
             Topic::Id(_) => 0,
             Topic::Name(name) => name.len(),
         };
-        let bytes = name + SUBSCRIPTION;
+        let bytes = name + SUBSCRIPTION_OVERHEAD_BYTES;
         if bytes > self.entry.account.remaining() {
             self.entry.record_refusal(Refusal::Memory);
             return Err(memory_budget::exhausted());
@@ -220,7 +220,7 @@ impl Subscriptions {
     }
 
     /// Returns whether the client has no way to send a keepalive: where topics have numbers, there are no heartbeats.
-    pub(super) fn expect_silence(&self) -> bool {
+    pub(super) fn cannot_send_keepalive(&self) -> bool {
         matches!(self.own[..], [Topic::Id(_)])
     }
 
@@ -257,13 +257,13 @@ impl Drop for Subscriptions {
 }
 
 /// Maximum number of subscriptions of a connection.
-const SUBSCRIPTIONS: usize = 1024;
+const MAX_SUBSCRIPTIONS: usize = 1024;
 
 /// Maximum number of bytes of their names.
-const NAMES: usize = 64 << 10;
+const MAX_NAME_BYTES: usize = 64 << 10;
 
 /// Approximate memory of a subscription without its name.
-const SUBSCRIPTION: usize = 512;
+const SUBSCRIPTION_OVERHEAD_BYTES: usize = 512;
 
 /// Capacity that is kept for this many topics, whether they exist or not.
 const KEPT_CAPACITY: usize = 64;

@@ -29,13 +29,13 @@ pub(super) trait TakeTurns {
 pub(super) struct TurnQueue<C> {
     /// Maximum number of simultaneous turns.
     slots: usize,
-    state: Mutex<Turns<C>>,
+    state: Mutex<QueueState<C>>,
     /// Whether any connection waits.
     is_crowded: AtomicBool,
 }
 
 #[derive(Debug)]
-struct Turns<C> {
+struct QueueState<C> {
     /// Number of slots in use.
     taken: usize,
     modest: VecDeque<Arc<C>>,
@@ -43,10 +43,10 @@ struct Turns<C> {
     /// The last slot was given to a modest connection.
     was_modest: bool,
     /// Number of entries of connections that have left while they waited.
-    left: usize,
+    departed: usize,
 }
 
-impl<C: TakeTurns> Turns<C> {
+impl<C: TakeTurns> QueueState<C> {
     fn is_empty(&self) -> bool {
         self.modest.is_empty() && self.heavy.is_empty()
     }
@@ -55,7 +55,7 @@ impl<C: TakeTurns> Turns<C> {
     fn pop(&mut self) -> Option<Arc<C>> {
         for queue in [&mut self.modest, &mut self.heavy] {
             while queue.pop_front_if(|next| next.turn() != Turn::Waiting).is_some() {
-                self.left = self.left.saturating_sub(1);
+                self.departed = self.departed.saturating_sub(1);
             }
         }
         self.was_modest = !self.modest.is_empty() && (!self.was_modest || self.heavy.is_empty());
@@ -67,21 +67,23 @@ impl<C: TakeTurns> Turns<C> {
 
     /// Counts a connection that has left while it waited. Once they are the majority, all of them are removed, since each
     /// keeps the memory of its connection.
-    fn record_left(&mut self) {
-        self.left += 1;
-        if self.left >= MANY_LEFT && self.left > (self.modest.len() + self.heavy.len()) / 2 {
+    fn record_departed(&mut self) {
+        self.departed += 1;
+        if self.departed >= MIN_DEPARTED_TO_COMPACT
+            && self.departed > (self.modest.len() + self.heavy.len()) / 2
+        {
             for queue in [&mut self.modest, &mut self.heavy] {
                 queue.retain(|next| next.turn() == Turn::Waiting);
             }
-            self.left = 0;
+            self.departed = 0;
         }
     }
 }
 
-/// Number of connections that have left from which their entries are removed.
-const MANY_LEFT: usize = 64;
+/// Minimum number of entries of departed connections before the queues are compacted.
+const MIN_DEPARTED_TO_COMPACT: usize = 64;
 
-/// How much a connection that waits is known to ask for.
+/// Expected work of a waiting connection, from its previous turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Demand {
     /// It has done nothing in its turn yet, or usually stays within its budget.
@@ -106,8 +108,13 @@ impl<C> Default for TurnQueue<C> {
     fn default() -> Self {
         // Twice as many as can run at the same time: one has its turn while the next is woken.
         let slots = 2 * available_parallelism().map_or(1, NonZero::get);
-        let turns =
-            Turns { taken: 0, modest: VecDeque::new(), heavy: VecDeque::new(), was_modest: false, left: 0 };
+        let turns = QueueState {
+            taken: 0,
+            modest: VecDeque::new(),
+            heavy: VecDeque::new(),
+            was_modest: false,
+            departed: 0,
+        };
         Self { slots, state: Mutex::new(turns), is_crowded: AtomicBool::new(false) }
     }
 }
@@ -119,7 +126,7 @@ impl<C: TakeTurns> TurnQueue<C> {
     }
 
     /// Queues a connection for its next turn, for which it is woken.
-    pub(super) fn wait(&self, connection: &Arc<C>, demand: Demand) {
+    pub(super) fn enqueue(&self, connection: &Arc<C>, demand: Demand) {
         let mut turns = self.lock();
         let has_slot = connection.turn() == Turn::Granted;
         if turns.is_empty() && (has_slot || turns.taken < self.slots) {
@@ -134,7 +141,7 @@ impl<C: TakeTurns> TurnQueue<C> {
             Demand::Heavy => turns.heavy.push_back(connection.clone()),
         }
         match has_slot {
-            true => self.give_slot(turns),
+            true => self.grant_slot(turns),
             false => self.is_crowded.store(true, Ordering::Relaxed),
         }
     }
@@ -146,13 +153,13 @@ impl<C: TakeTurns> TurnQueue<C> {
         connection.set_turn(Turn::None);
         match turn {
             Turn::None => {}
-            Turn::Waiting => turns.record_left(),
-            Turn::Granted => self.give_slot(turns),
+            Turn::Waiting => turns.record_departed(),
+            Turn::Granted => self.grant_slot(turns),
         }
     }
 
     /// Gives a free slot to the next waiting connection.
-    fn give_slot(&self, mut turns: MutexGuard<'_, Turns<C>>) {
+    fn grant_slot(&self, mut turns: MutexGuard<'_, QueueState<C>>) {
         let next = turns.pop();
         match &next {
             Some(next) => next.set_turn(Turn::Granted),
@@ -165,7 +172,7 @@ impl<C: TakeTurns> TurnQueue<C> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Turns<C>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<C>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -213,7 +220,7 @@ mod tests {
     #[test]
     fn number_of_woken_connections_is_limited() {
         let (queue, flooders) = (queue(2), flooders(4));
-        flooders.iter().for_each(|flooder| queue.wait(flooder, Heavy));
+        flooders.iter().for_each(|flooder| queue.enqueue(flooder, Heavy));
         assert_eq!(turns(&flooders), [1, 1, 0, 0]);
         assert!(queue.is_crowded());
     }
@@ -221,22 +228,22 @@ mod tests {
     #[test]
     fn flooding_connection_queues_behind_the_others() {
         let (queue, flooders) = (queue(1), flooders(3));
-        flooders.iter().for_each(|flooder| queue.wait(flooder, Heavy));
+        flooders.iter().for_each(|flooder| queue.enqueue(flooder, Heavy));
         for round in 1..=5 {
             assert_eq!(turns(&flooders), [round, round - 1, round - 1]);
-            queue.wait(&flooders[0], Heavy);
+            queue.enqueue(&flooders[0], Heavy);
             assert_eq!(turns(&flooders), [round, round, round - 1]);
-            queue.wait(&flooders[1], Heavy);
+            queue.enqueue(&flooders[1], Heavy);
             assert_eq!(turns(&flooders), [round, round, round]);
-            queue.wait(&flooders[2], Heavy);
+            queue.enqueue(&flooders[2], Heavy);
         }
     }
 
     #[test]
     fn modest_connection_waits_behind_one_that_floods() {
         let (queue, flooders, new) = (queue(1), flooders(5), flooders(3));
-        flooders.iter().for_each(|flooder| queue.wait(flooder, Heavy));
-        new.iter().for_each(|new| queue.wait(new, Modest));
+        flooders.iter().for_each(|flooder| queue.enqueue(flooder, Heavy));
+        new.iter().for_each(|new| queue.enqueue(new, Modest));
         let mut next = flooders[0].clone();
         for (of_new, of_flooders) in [(1, 1), (1, 2), (2, 2), (2, 3), (3, 3), (3, 4), (3, 5)] {
             queue.leave(&next);
@@ -251,25 +258,25 @@ mod tests {
 
     #[test]
     fn connections_that_have_left_cost_the_others_no_turn() {
-        let (queue, flooders, left, new) = (queue(1), flooders(3), flooders(3), flooders(1));
-        flooders.iter().for_each(|flooder| queue.wait(flooder, Heavy));
-        left.iter().chain(&new).for_each(|modest| queue.wait(modest, Modest));
-        left.iter().for_each(|left| queue.leave(left));
+        let (queue, flooders, departed, new) = (queue(1), flooders(3), flooders(3), flooders(1));
+        flooders.iter().for_each(|flooder| queue.enqueue(flooder, Heavy));
+        departed.iter().chain(&new).for_each(|modest| queue.enqueue(modest, Modest));
+        departed.iter().for_each(|departed| queue.leave(departed));
         queue.leave(&flooders[0]);
-        assert_eq!((turns(&new), turns(&left), turns(&flooders)), (vec![1], vec![0; 3], vec![1, 0, 0]));
+        assert_eq!((turns(&new), turns(&departed), turns(&flooders)), (vec![1], vec![0; 3], vec![1, 0, 0]));
     }
 
     #[test]
     fn connections_that_leave_while_they_wait_are_not_kept() {
         let (queue, flooders) = (queue(1), flooders(3));
-        flooders.iter().for_each(|flooder| queue.wait(flooder, Heavy));
+        flooders.iter().for_each(|flooder| queue.enqueue(flooder, Heavy));
         for demand in [Modest, Heavy].repeat(500) {
             let gone = Arc::<Flooder>::default();
-            queue.wait(&gone, demand);
+            queue.enqueue(&gone, demand);
             queue.leave(&gone);
         }
-        let waiting = |turns: &Turns<Flooder>| turns.modest.len() + turns.heavy.len();
-        assert!(waiting(&queue.lock()) < 3 + MANY_LEFT);
+        let waiting = |turns: &QueueState<Flooder>| turns.modest.len() + turns.heavy.len();
+        assert!(waiting(&queue.lock()) < 3 + MIN_DEPARTED_TO_COMPACT);
         queue.leave(&flooders[0]);
         queue.leave(&flooders[1]);
         assert_eq!(turns(&flooders), [1, 1, 1]);
@@ -278,7 +285,7 @@ mod tests {
     #[test]
     fn lone_flooding_connection_keeps_its_slot() {
         let (queue, flooders) = (queue(1), flooders(1));
-        (0..10).for_each(|_| queue.wait(&flooders[0], Heavy));
+        (0..10).for_each(|_| queue.enqueue(&flooders[0], Heavy));
         assert_eq!(turns(&flooders), [10]);
         assert!(!queue.is_crowded());
     }
@@ -286,20 +293,20 @@ mod tests {
     #[test]
     fn leaving_connection_hands_its_slot_to_the_next() {
         let (queue, flooders) = (queue(1), flooders(2));
-        flooders.iter().for_each(|flooder| queue.wait(flooder, Heavy));
+        flooders.iter().for_each(|flooder| queue.enqueue(flooder, Heavy));
         queue.leave(&flooders[0]);
         assert_eq!(turns(&flooders), [1, 1]);
         assert!(!queue.is_crowded());
         queue.leave(&flooders[1]);
         assert_eq!(queue.lock().taken, 0);
-        queue.wait(&flooders[0], Heavy);
+        queue.enqueue(&flooders[0], Heavy);
         assert_eq!(turns(&flooders), [2, 1]);
     }
 
     #[test]
     fn closed_waiting_connection_is_skipped() {
         let (queue, flooders) = (queue(1), flooders(3));
-        flooders.iter().for_each(|flooder| queue.wait(flooder, Heavy));
+        flooders.iter().for_each(|flooder| queue.enqueue(flooder, Heavy));
         queue.leave(&flooders[1]);
         queue.leave(&flooders[0]);
         assert_eq!(turns(&flooders), [1, 0, 1]);
@@ -309,7 +316,7 @@ mod tests {
     fn leaving_without_a_slot_changes_nothing() {
         let (queue, flooders) = (queue(1), flooders(2));
         queue.leave(&flooders[1]);
-        queue.wait(&flooders[0], Heavy);
+        queue.enqueue(&flooders[0], Heavy);
         queue.leave(&flooders[1]);
         assert_eq!((queue.lock().taken, turns(&flooders)), (1, vec![1, 0]));
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use polyrpc_core::session::server::Ticket;
 use polyrpc_core::{Carrier, Head, Metadata, Status, UnsupportedEntry};
 
-use crate::call::{Outcome, OutcomeKind, leave_out};
+use crate::call::{Outcome, OutcomeKind, remove_unsupported};
 use crate::rate_limited::EventLimiter;
 
 /// Turns a response that cannot be encoded into a failure. A response that is already a failure only loses the entry.
@@ -28,15 +28,15 @@ fn reject_entries(carrier: Carrier, outcome: &mut Outcome) {
     if let OutcomeKind::Reply(reply) = &mut outcome.0
         && reply.head.relayed
     {
-        leave_out(carrier, &mut reply.head.metadata);
-        leave_out(carrier, &mut reply.trailers);
+        remove_unsupported(carrier, &mut reply.head.metadata);
+        remove_unsupported(carrier, &mut reply.trailers);
         return;
     }
     if let OutcomeKind::Accept(reply, _) = &mut outcome.0
         && reply.head.relayed
     {
-        leave_out(carrier, &mut reply.head.metadata);
-        leave_out(carrier, &mut reply.trailers);
+        remove_unsupported(carrier, &mut reply.head.metadata);
+        remove_unsupported(carrier, &mut reply.trailers);
         return;
     }
     let failure = match &outcome.0 {
@@ -60,7 +60,7 @@ pub(super) fn check_head(carrier: Carrier, head: &mut Head) -> Option<Status> {
         return None;
     }
     if head.relayed {
-        leave_out(carrier, &mut head.metadata);
+        remove_unsupported(carrier, &mut head.metadata);
         return None;
     }
     first_unsupported(carrier, &head.metadata, &Metadata::new())

@@ -9,7 +9,7 @@ use polyrpc_core::Status;
 use super::{Method, trace_span};
 use crate::call::streaming::Incoming;
 use crate::call::{CallKind, Context, MethodName, Outcome, ResponseFuture};
-use crate::codec::{Body, IN_PLACE, Permit, on_blocking_pool, permit};
+use crate::codec::{Body, MAX_IN_PLACE_BYTES, Permit, on_blocking_pool, permit};
 use crate::layer::{Call, Erased, Innermost, Layers, Next};
 use crate::propagation;
 use crate::running::CarriedLabel;
@@ -156,7 +156,7 @@ impl Route {
         kind: CallKind,
         unreadable: fn(Status) -> Status,
     ) -> Result<ResponseFuture, Status> {
-        if body.bytes.len() > IN_PLACE && self.decodes_aside(&body, &kind) {
+        if body.bytes.len() > MAX_IN_PLACE_BYTES && self.decodes_aside(&body, &kind) {
             return Ok(start_aside(self.method.clone(), cx, body, kind, unreadable));
         }
         match kind {

@@ -61,7 +61,7 @@ impl Files {
             upload: None,
             download: None,
             authorize: None,
-            largest: LARGEST,
+            largest: DEFAULT_MAX_SIZE,
             advertised: None,
         }
     }
@@ -255,7 +255,7 @@ impl AsyncRead for Upload {
 pub(super) const SERVICE: &str = "_filetransfer";
 
 /// Default limit of a file's size.
-const LARGEST: u64 = 1 << 30;
+const DEFAULT_MAX_SIZE: u64 = 1 << 30;
 
 impl fmt::Debug for Files {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -27,7 +27,7 @@ use crate::transport::Address;
 #[derive(Debug)]
 pub(crate) struct DataConnections {
     waiting: Mutex<PendingTransfers>,
-    most: usize,
+    max: usize,
     timeout: Duration,
     /// Addresses that accept data connections, once the server listens.
     addresses: OnceLock<Vec<Address>>,
@@ -59,8 +59,8 @@ pub(crate) enum TokenMatch {
 }
 
 impl DataConnections {
-    pub(super) fn new(most: usize, timeout: Duration) -> Self {
-        Self { waiting: Mutex::default(), most: most.max(1), timeout, addresses: OnceLock::new() }
+    pub(super) fn new(max: usize, timeout: Duration) -> Self {
+        Self { waiting: Mutex::default(), max: max.max(1), timeout, addresses: OnceLock::new() }
     }
 
     /// Sets the addresses at which the server accepts data connections.
@@ -89,12 +89,12 @@ impl DataConnections {
     }
 
     /// Whether a connection that starts with these bytes is a data connection.
-    pub(crate) fn recognise(&self, begun: &[u8]) -> TokenMatch {
-        let common = begun.len().min(PREFIX.len());
-        if begun.is_empty() || begun.get(..common) != PREFIX.get(..common) {
+    pub(crate) fn recognise(&self, first_bytes: &[u8]) -> TokenMatch {
+        let common = first_bytes.len().min(PREFIX.len());
+        if first_bytes.is_empty() || first_bytes.get(..common) != PREFIX.get(..common) {
             return TokenMatch::No;
         }
-        let Some((number, secret)) = parts(begun) else { return TokenMatch::NeedMore };
+        let Some((number, secret)) = parts(first_bytes) else { return TokenMatch::NeedMore };
         TokenMatch::Token(self.redeem(u64::from_be_bytes(number), secret))
     }
 
@@ -119,7 +119,7 @@ impl DataConnections {
         let waits = &mut waiting.by_number;
         let mut over = Vec::new();
         while let Some(oldest) = waits.first_entry()
-            && (oldest.get().until <= now || waits.len() >= self.most)
+            && (oldest.get().until <= now || waits.len() >= self.max)
         {
             over.extend(waits.pop_first());
         }

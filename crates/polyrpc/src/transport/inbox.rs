@@ -122,13 +122,13 @@ impl Inbox {
         if self.has_no_buffer() {
             self.bytes = buffer;
             self.start = self.bytes.as_ptr().addr();
-            return self.note_extent();
+            return self.record_extent();
         }
         let (taken, before) = (self.taken_bytes(), self.start);
         let mut replaced = std::mem::replace(&mut self.bytes, buffer);
         let was_large = std::mem::take(&mut self.is_large);
         self.start = self.bytes.as_ptr().addr();
-        self.note_extent();
+        self.record_extent();
         let used = taken + replaced.len();
         let touched = std::mem::take(&mut self.touched).max(used);
         replaced.clear();
@@ -156,7 +156,7 @@ impl Inbox {
     }
 
     /// Records where the buffer ends, after bytes or free space were added.
-    fn note_extent(&mut self) {
+    fn record_extent(&mut self) {
         self.extent = self.bytes.as_ptr().addr().wrapping_sub(self.start).wrapping_add(self.bytes.capacity());
     }
 
@@ -165,7 +165,7 @@ impl Inbox {
             self.start = self.bytes.as_ptr().addr();
         }
         self.make_room(wanted);
-        self.note_extent();
+        self.record_extent();
     }
 
     fn make_room(&mut self, wanted: usize) {
@@ -174,7 +174,7 @@ impl Inbox {
             self.install(borrow(size));
         } else if self.bytes.is_empty() {
             // The buffer of a large message would be kept alive by small ones.
-            let is_large = self.is_large || self.bytes.capacity() > KEPT;
+            let is_large = self.is_large || self.bytes.capacity() > MAX_KEPT_CAPACITY;
             if is_large || self.bytes.capacity() < size && !self.reclaim(size) {
                 self.is_large = is_large;
                 self.install(borrow(size));
@@ -184,7 +184,7 @@ impl Inbox {
             self.grow_into(borrow(LARGE));
         } else {
             // Memory is reserved in steps, as bytes arrive, instead of trusting the length that the peer announces.
-            let step = if self.bytes.len() < SMALL { SMALL } else { STEP };
+            let step = if self.bytes.len() < SMALL { SMALL } else { RESERVE_STEP };
             let missing = wanted.saturating_sub(self.bytes.len()).clamp(SMALL / 4, step);
             let is_large = wanted > LARGE && wanted > self.bytes.len();
             let spare = if is_large { self.spare_large.take() } else { None };
@@ -249,7 +249,7 @@ impl Inbox {
                 }
             }
         }
-        self.note_extent();
+        self.record_extent();
         read
     }
 }
@@ -275,7 +275,7 @@ impl PinnedBuffers {
     /// Removes free buffers, until it has found a few that are in use. Returns the bytes of the remaining ones.
     fn update(&mut self) -> usize {
         let mut in_use = 0;
-        for _ in 0..REMOVED {
+        for _ in 0..MAX_PINNED_REMOVALS {
             let Some(last) = self.buffers.len().checked_sub(1) else { break };
             self.next = self.next.checked_sub(1).unwrap_or(last).min(last);
             if is_free(&mut self.buffers[self.next].0) {
@@ -285,7 +285,7 @@ impl PinnedBuffers {
                 continue;
             }
             in_use += 1;
-            if in_use >= LOOKED_AT.min(self.buffers.len()) {
+            if in_use >= MAX_PINNED_CHECKS.min(self.buffers.len()) {
                 break;
             }
         }
@@ -328,15 +328,15 @@ const LARGE: usize = 64 << 10;
 /// Step in which memory is reserved for a large message once more than a few bytes have arrived. Most messages fit into one,
 /// so that their buffer never moves: what it leaves behind stays resident. With a memory budget up to 256 MiB glibc gives so
 /// much a mapping of its own, which grows without a copy (`polyrpc_heap::fit_to_budget`).
-const STEP: usize = 4 << 20;
+const RESERVE_STEP: usize = 4 << 20;
 /// Largest buffer that is kept for small messages.
-const KEPT: usize = 4 * LARGE;
+const MAX_KEPT_CAPACITY: usize = 4 * LARGE;
 /// Least memory of a buffer in use.
 const PAGE: usize = 4 << 10;
 /// Number of pinned buffers in use that are checked in a turn of the connection.
-const LOOKED_AT: usize = 8;
+const MAX_PINNED_CHECKS: usize = 8;
 /// Maximum number of pinned buffers that are removed in a turn.
-const REMOVED: usize = 256;
+const MAX_PINNED_REMOVALS: usize = 256;
 
 thread_local! {
     /// Two of each size: TLS reads from one and into the other.
@@ -359,7 +359,7 @@ fn return_buffer(mut buffer: BytesMut) {
     let _ = buffer.try_reclaim(buffer.capacity() + 1);
     let size = match buffer.capacity() {
         // Room for a large message is not kept for smaller ones.
-        capacity if capacity > KEPT => return,
+        capacity if capacity > MAX_KEPT_CAPACITY => return,
         capacity if capacity >= LARGE => LARGE,
         capacity if capacity >= SMALL => SMALL,
         _ => return,
@@ -446,7 +446,7 @@ mod tests {
         assert!(inbox.bytes.capacity() <= 2 * SMALL, "{}", inbox.bytes.capacity());
         inbox.bytes.resize(SMALL, 0);
         inbox.reserve(64 << 20);
-        assert!(inbox.bytes.capacity() >= STEP, "{}", inbox.bytes.capacity());
+        assert!(inbox.bytes.capacity() >= RESERVE_STEP, "{}", inbox.bytes.capacity());
     }
 
     /// Reads until the inbox holds `wanted` bytes.
@@ -470,7 +470,11 @@ mod tests {
             let message = inbox.bytes.split_to(6 << 20).freeze();
             second = (n == 1).then_some(message);
             read_message(&mut inbox, 1);
-            assert!(inbox.bytes.capacity() <= KEPT, "{} bytes for small messages", inbox.bytes.capacity());
+            assert!(
+                inbox.bytes.capacity() <= MAX_KEPT_CAPACITY,
+                "{} bytes for small messages",
+                inbox.bytes.capacity()
+            );
         }
         drop(second);
     }

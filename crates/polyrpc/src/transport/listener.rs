@@ -10,7 +10,7 @@ use polyrpc_kcp::Settings;
 
 use tokio::net::{TcpListener, lookup_host};
 
-use super::socket::{ACCEPTED, keep_alive, limit_unacknowledged};
+use super::socket::{SERVER_KEEPALIVE_TIME, keep_alive, limit_unacknowledged};
 use super::unix::UnixSocket;
 use super::{Address, Stream};
 use crate::call::Peer;
@@ -174,7 +174,7 @@ fn listen(address: SocketAddr, unacknowledged: Option<Duration>) -> io::Result<T
     };
     socket.set_reuseaddr(true)?;
     // Accepted sockets inherit both from here, at no cost (Linux `net/ipv4/tcp_minisocks.c`).
-    keep_alive(&socket, ACCEPTED)?;
+    keep_alive(&socket, SERVER_KEEPALIVE_TIME)?;
     if let Some(time) = unacknowledged {
         limit_unacknowledged(&socket, time)?;
     }

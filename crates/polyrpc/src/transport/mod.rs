@@ -43,7 +43,7 @@ pub(crate) use self::listener::{DeliveryFuture, Listener, TransportConfig};
 #[cfg(not(feature = "tls"))]
 pub(crate) use self::no_tls as tls;
 pub(crate) use self::outgoing::{outgoing_v4, outgoing_v6};
-pub(crate) use self::socket::{DIALLED, Socket, keep_alive};
+pub(crate) use self::socket::{CLIENT_KEEPALIVE_TIME, Socket, keep_alive};
 pub(crate) use self::source::Source;
 pub(crate) use self::stream::{ReadHalf, Stream, TlsStream, WriteHalf};
 pub(crate) use self::transport_connector::TransportConnector;

@@ -23,7 +23,7 @@ impl Socket {
             Address::Tcp(address) => {
                 let stream = TcpStream::connect(address.as_str()).await?;
                 stream.set_nodelay(true)?;
-                keep_alive(&stream, DIALLED)?;
+                keep_alive(&stream, CLIENT_KEEPALIVE_TIME)?;
                 Ok(Self::Tcp(stream))
             }
             Address::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
@@ -119,6 +119,6 @@ pub(crate) fn limit_unacknowledged(socket: impl AsFd, time: Duration) -> io::Res
 }
 
 /// rpcx `client/client.go`, `DefaultOption`
-pub(crate) const DIALLED: Duration = Duration::from_secs(60);
+pub(crate) const CLIENT_KEEPALIVE_TIME: Duration = Duration::from_secs(60);
 /// rpcx `server/server.go`, `NewServer`
-pub(crate) const ACCEPTED: Duration = Duration::from_secs(180);
+pub(crate) const SERVER_KEEPALIVE_TIME: Duration = Duration::from_secs(180);

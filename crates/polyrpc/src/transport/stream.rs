@@ -162,8 +162,8 @@ impl Stream {
 impl Source for Stream {
     fn poll_read(&mut self, cx: &mut Context<'_>, inbox: &mut BytesMut) -> Poll<io::Result<usize>> {
         match self {
-            Self::Tcp(stream) => pin!(stream.read_buf(&mut inbox.limit(LARGEST_READ))).poll(cx),
-            Self::Unix(stream) => pin!(stream.read_buf(&mut inbox.limit(LARGEST_READ))).poll(cx),
+            Self::Tcp(stream) => pin!(stream.read_buf(&mut inbox.limit(MAX_READ_BYTES))).poll(cx),
+            Self::Unix(stream) => pin!(stream.read_buf(&mut inbox.limit(MAX_READ_BYTES))).poll(cx),
             Self::Tls(stream) => stream.poll_read(cx, inbox),
             Self::Carried(stream) => stream.poll_read(cx, inbox),
         }
@@ -171,7 +171,7 @@ impl Source for Stream {
 }
 
 /// Maximum size of one read. Copying more, into fresh memory, would keep the other connections of the thread waiting.
-pub(super) const LARGEST_READ: usize = 256 << 10;
+pub(super) const MAX_READ_BYTES: usize = 256 << 10;
 
 impl From<Socket> for Stream {
     fn from(socket: Socket) -> Self {
@@ -225,8 +225,8 @@ pub(crate) enum ReadHalf {
 impl Source for ReadHalf {
     fn poll_read(&mut self, cx: &mut Context<'_>, inbox: &mut BytesMut) -> Poll<io::Result<usize>> {
         match self {
-            Self::Tcp(stream) => pin!(stream.read_buf(&mut inbox.limit(LARGEST_READ))).poll(cx),
-            Self::Unix(stream) => pin!(stream.read_buf(&mut inbox.limit(LARGEST_READ))).poll(cx),
+            Self::Tcp(stream) => pin!(stream.read_buf(&mut inbox.limit(MAX_READ_BYTES))).poll(cx),
+            Self::Unix(stream) => pin!(stream.read_buf(&mut inbox.limit(MAX_READ_BYTES))).poll(cx),
             Self::Tls(stream) => stream.poll_read(cx, inbox),
             Self::Carried(stream) => stream.poll_read(cx, inbox),
         }

@@ -57,9 +57,9 @@ pub(super) struct CapturedCall {
 struct StreamMessages {
     /// Of the call. Whether the call is unary is only known at its end.
     format: Option<Format>,
-    kept: Vec<StreamEvent>,
+    events: Vec<StreamEvent>,
     bytes: usize,
-    left_out: u64,
+    omitted: u64,
 }
 
 impl Pending {
@@ -119,7 +119,7 @@ impl Pending {
         let shape_at_first = shape.unwrap_or(StreamType::BIDI);
         let messages = (!shape_at_first.is_unary()).then(|| {
             let format = shape.is_none().then(|| call.format());
-            Box::new(StreamMessages { format, kept: Vec::new(), bytes: 0, left_out: 0 })
+            Box::new(StreamMessages { format, events: Vec::new(), bytes: 0, omitted: 0 })
         });
         let request = match request {
             Some(body) => Body { bytes: detach(&body.bytes), ..body.clone() },
@@ -156,15 +156,15 @@ impl Pending {
 
     /// Adds a message of a stream.
     pub(super) fn message(&mut self, message: &Bytes, from_server: bool) {
-        let Some(watched) = &mut self.0 else { return };
-        let Some(messages) = &mut watched.captured.messages else { return };
-        messages.add(watched.start.elapsed() + watched.captured.queued, message, from_server);
+        let Some(pending) = &mut self.0 else { return };
+        let Some(messages) = &mut pending.captured.messages else { return };
+        messages.add(pending.start.elapsed() + pending.captured.queued, message, from_server);
     }
 
     /// Records the call if it is selected.
     pub(super) fn finish(mut self, outcome: &mut Outcome) {
-        let Some(watched) = self.0.take() else { return };
-        watched.record(outcome.failure().cloned(), |captured| {
+        let Some(pending) = self.0.take() else { return };
+        pending.record(outcome.failure().cloned(), |captured| {
             captured.response = outcome.body().map(|body| Body { bytes: detach(&body.bytes), ..body });
             captured.response_attachment = outcome.attachment().map(detach).unwrap_or_default();
             captured.response_metadata = outcome.metadata_mut().cloned().unwrap_or_default();
@@ -174,8 +174,8 @@ impl Pending {
 
     /// Records a call with one message each way.
     pub(super) fn record_answer(mut self, message: Body, response: &RawResponse) {
-        let Some(watched) = self.0.take() else { return };
-        watched.record(None, |captured| {
+        let Some(pending) = self.0.take() else { return };
+        pending.record(None, |captured| {
             captured.response = Some(Body { bytes: detach(&message.bytes), ..message });
             captured.response_attachment = detach(&response.attachment);
             captured.response_metadata = response.metadata.clone();
@@ -185,23 +185,23 @@ impl Pending {
 
     /// Records a call without a response message of its own.
     pub(super) fn record_end(mut self, result: Result<(), &Status>) {
-        let Some(watched) = self.0.take() else { return };
-        watched.record(result.err().cloned(), |_| {});
+        let Some(pending) = self.0.take() else { return };
+        pending.record(result.err().cloned(), |_| {});
     }
 }
 
 impl StreamMessages {
     fn add(&mut self, at: Duration, message: &Bytes, from_server: bool) {
-        if self.kept.len() >= MAX_MESSAGES || self.bytes.saturating_add(message.len()) > MAX_BYTES {
-            self.left_out += 1;
+        if self.events.len() >= MAX_MESSAGES || self.bytes.saturating_add(message.len()) > MAX_BYTES {
+            self.omitted += 1;
             return;
         }
         self.bytes += message.len();
-        self.kept.push(StreamEvent { at, from_server, message: detach(message), end: false });
+        self.events.push(StreamEvent { at, from_server, message: detach(message), end: false });
     }
 
     fn footprint(&self) -> usize {
-        self.bytes + self.kept.capacity() * size_of::<StreamEvent>()
+        self.bytes + self.events.capacity() * size_of::<StreamEvent>()
     }
 }
 
@@ -212,12 +212,12 @@ const MAX_BYTES: usize = 1 << 20;
 /// A call that was dropped before it ended.
 impl Drop for Pending {
     fn drop(&mut self) {
-        if let Some(watched) = self.0.take() {
+        if let Some(pending) = self.0.take() {
             let status = match std::thread::panicking() {
                 true => Status::internal("it panicked"),
                 false => Status::cancelled("it was cancelled"),
             };
-            watched.record(Some(status), |_| {});
+            pending.record(Some(status), |_| {});
         }
     }
 }
@@ -243,7 +243,7 @@ impl PendingCall {
         }
         captured.failure = failure;
         fill(&mut captured);
-        captured.settle_shape();
+        captured.infer_stream_type();
         shared.queue.push(captured);
     }
 }
@@ -252,12 +252,12 @@ impl PendingCall {
 fn detach(bytes: &Bytes) -> Bytes {
     match bytes.len() {
         0 => Bytes::new(),
-        1..=SMALL => Bytes::copy_from_slice(bytes),
+        1..=MAX_COPIED => Bytes::copy_from_slice(bytes),
         _ => bytes.clone(),
     }
 }
 
-const SMALL: usize = 4096;
+const MAX_COPIED: usize = 4096;
 
 impl CapturedCall {
     /// Returns the approximate memory of the waiting call.
@@ -274,14 +274,14 @@ impl CapturedCall {
     }
 
     /// Marks an undeclared call as unary if it had one message each way, or failed after one request.
-    fn settle_shape(&mut self) {
-        let Some(StreamMessages { format: Some(format), kept, left_out: 0, .. }) =
+    fn infer_stream_type(&mut self) {
+        let Some(StreamMessages { format: Some(format), events, omitted: 0, .. }) =
             self.messages.as_deref_mut()
         else {
             return;
         };
         let (format, has_failed) = (*format, self.failure.is_some());
-        let (request, response) = match kept.as_mut_slice() {
+        let (request, response) = match events.as_mut_slice() {
             [request] if !request.from_server && has_failed => (request, None),
             [request, response] if !request.from_server && response.from_server && !has_failed => {
                 (request, Some(response))
@@ -334,8 +334,8 @@ impl CapturedCall {
                 attachment: self.response_attachment,
                 closed: is_closed,
             }),
-            events_left_out: self.messages.as_ref().map_or(0, |messages| messages.left_out),
-            events: self.messages.map_or_else(Vec::new, |messages| messages.kept),
+            events_left_out: self.messages.as_ref().map_or(0, |messages| messages.omitted),
+            events: self.messages.map_or_else(Vec::new, |messages| messages.events),
             weight: self.weight,
             reason: self.reason,
             schema: None,

@@ -24,7 +24,7 @@ use self::captured::Pending;
 use self::files::FileOptions;
 use self::queue::Queue;
 use self::sampling::{MethodLimit, Sampler};
-use self::thread::Setup;
+use self::thread::RecorderThread;
 use crate::redact::Redaction;
 
 /// Layer that records calls to a file, on a server or on a client. It never makes a call fail or wait.
@@ -172,7 +172,7 @@ impl RecorderOptions {
     pub fn open(self, path: impl AsRef<Path>) -> io::Result<Recorder> {
         let queue = Arc::new(Queue::new(self.queue));
         let path: PathBuf = path.as_ref().to_owned();
-        let setup = Setup::new(path, self.file, self.schemas, self.redaction)?;
+        let setup = RecorderThread::new(path, self.file, self.schemas, self.redaction)?;
         let thread = std::thread::Builder::new().name("recorder".to_owned()).spawn({
             let queue = queue.clone();
             move || setup.run(&queue)

@@ -26,9 +26,9 @@ struct Inner {
     /// Schemas that replace the thread's own from the next calls on.
     schemas: Option<Schemas>,
     bytes: usize,
-    closed: bool,
+    is_closed: bool,
     /// The thread waits until it is woken.
-    sleeping: bool,
+    is_sleeping: bool,
 }
 
 /// Items that the thread receives.
@@ -56,7 +56,7 @@ impl Queue {
     pub(super) fn push(&self, call: CapturedCall) {
         let size = call.footprint();
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if inner.closed {
+        if inner.is_closed {
             return;
         }
         if inner.bytes + size > self.limit {
@@ -66,10 +66,10 @@ impl Queue {
         }
         inner.bytes += size;
         inner.calls.push(call);
-        let wakes = inner.sleeping || inner.bytes > self.limit / 4;
-        inner.sleeping = false;
+        let should_wake = inner.is_sleeping || inner.bytes > self.limit / 4;
+        inner.is_sleeping = false;
         drop(inner);
-        if wakes {
+        if should_wake {
             self.changed.notify_one();
         }
     }
@@ -84,29 +84,29 @@ impl Queue {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).schemas.take()
     }
 
-    /// Waits a moment for calls; without any for a while, until there is one.
+    /// Waits up to [`POLL_INTERVAL`] for calls; if `may_sleep` and there are none, waits until a call arrives.
     pub(super) fn receive(&self, may_sleep: bool) -> QueueItem {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if may_sleep && inner.calls.is_empty() && !inner.closed {
-            inner.sleeping = true;
-            let waited = self.changed.wait_while(inner, |inner| inner.calls.is_empty() && !inner.closed);
+        if may_sleep && inner.calls.is_empty() && !inner.is_closed {
+            inner.is_sleeping = true;
+            let waited = self.changed.wait_while(inner, |inner| inner.calls.is_empty() && !inner.is_closed);
             inner = waited.unwrap_or_else(PoisonError::into_inner);
-            inner.sleeping = false;
+            inner.is_sleeping = false;
         }
-        if !inner.closed && inner.bytes <= self.limit / 4 {
-            let waited = self.changed.wait_timeout(inner, MOMENT);
+        if !inner.is_closed && inner.bytes <= self.limit / 4 {
+            let waited = self.changed.wait_timeout(inner, POLL_INTERVAL);
             inner = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         let calls = std::mem::take(&mut inner.calls);
         inner.bytes = 0;
-        match inner.closed {
+        match inner.is_closed {
             true => QueueItem::Closed(calls),
             false => QueueItem::Calls(calls),
         }
     }
 
     pub(super) fn close(&self) {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).is_closed = true;
         self.changed.notify_one();
     }
 
@@ -134,4 +134,4 @@ impl Queue {
 }
 
 /// Interval of polling the queue.
-const MOMENT: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);

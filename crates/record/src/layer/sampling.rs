@@ -18,33 +18,33 @@ impl Sampler {
     /// Creates a sampler for a share between 0 (none) and 1 (all); NaN counts as 0.
     pub(super) fn new(share: f64) -> Self {
         // The conversion to an integer saturates.
-        Self { share: (share.clamp(0.0, 1.0) * WHOLE as f64) as u64, taken: AtomicU64::new(0) }
+        Self { share: (share.clamp(0.0, 1.0) * ONE_CALL as f64) as u64, taken: AtomicU64::new(0) }
     }
 
     /// Returns whether this call is selected.
     pub(super) fn selects(&self) -> bool {
         match self.share {
-            WHOLE => true,
+            ONE_CALL => true,
             0 => false,
             share => {
                 let before = self.taken.fetch_add(share, Ordering::Relaxed);
-                before / WHOLE != before.wrapping_add(share) / WHOLE
+                before / ONE_CALL != before.wrapping_add(share) / ONE_CALL
             }
         }
     }
 
     /// Returns the number of calls that a selected one stands for.
     pub(super) fn weight(&self) -> f64 {
-        WHOLE as f64 / self.share.max(1) as f64
+        ONE_CALL as f64 / self.share.max(1) as f64
     }
 }
 
-const WHOLE: u64 = 1 << 32;
+const ONE_CALL: u64 = 1 << 32;
 
 /// Limits the calls of a method in a second.
 #[derive(Debug)]
 pub(super) struct MethodLimit {
-    most: u32,
+    limit: u32,
     origin: Instant,
     hasher: RandomState,
     /// Second and number of calls, by a hash of the method: names may be the caller's choice.
@@ -52,8 +52,8 @@ pub(super) struct MethodLimit {
 }
 
 impl MethodLimit {
-    pub(super) fn new(most: u32) -> Self {
-        Self { most, origin: Instant::now(), hasher: RandomState::new(), counts: Mutex::default() }
+    pub(super) fn new(limit: u32) -> Self {
+        Self { limit, origin: Instant::now(), hasher: RandomState::new(), counts: Mutex::default() }
     }
 
     /// Counts a call at this time. Returns whether it is within the limit.
@@ -72,7 +72,7 @@ impl MethodLimit {
             (*at, *count) = (second, 0);
         }
         *count = count.saturating_add(1);
-        *count <= self.most
+        *count <= self.limit
     }
 }
 

@@ -18,8 +18,8 @@ use crate::call::{Call, Loss, unix_nanos};
 use crate::redact::Redaction;
 use crate::writer::Writer;
 
-/// State of the thread.
-pub(super) struct Setup {
+/// The thread that encodes, redacts and writes recorded calls.
+pub(super) struct RecorderThread {
     files: Files,
     writer: Option<Writer<File>>,
     schemas: Schemas,
@@ -31,8 +31,8 @@ pub(super) struct Setup {
     flushed: Instant,
     /// When to create a file again after an error.
     retry: Option<Instant>,
-    /// Losses that are already in the recording.
-    told: RecorderStats,
+    /// Counts of losses that are already written to the recording.
+    reported: RecorderStats,
 }
 
 /// Declaration of a method.
@@ -43,7 +43,7 @@ struct DeclaredMethod {
     output: Message,
 }
 
-impl Setup {
+impl RecorderThread {
     pub(super) fn new(
         path: PathBuf,
         options: FileOptions,
@@ -63,7 +63,7 @@ impl Setup {
             unwritten: 0,
             flushed: Instant::now(),
             retry: None,
-            told: RecorderStats::default(),
+            reported: RecorderStats::default(),
         })
     }
 
@@ -71,7 +71,7 @@ impl Setup {
     pub(super) fn run(mut self, queue: &Queue) {
         loop {
             // While entries are unwritten, the thread must check the time.
-            let may_sleep = self.unwritten == 0 && queue.stats() == self.told_stats(queue);
+            let may_sleep = self.unwritten == 0 && queue.stats() == self.reported_stats(queue);
             let received = queue.receive(may_sleep);
             if let Some(schemas) = queue.take_schemas() {
                 self.schemas = schemas;
@@ -88,17 +88,17 @@ impl Setup {
         }
     }
 
-    /// The counts, if all losses are in the recording.
-    fn told_stats(&self, queue: &Queue) -> RecorderStats {
-        RecorderStats { recorded: queue.stats().recorded, ..self.told }
+    /// The stats that the queue would have if it counted no loss since the last report.
+    fn reported_stats(&self, queue: &Queue) -> RecorderStats {
+        RecorderStats { recorded: queue.stats().recorded, ..self.reported }
     }
 
     fn take(&mut self, queue: &Queue, calls: Vec<CapturedCall>) {
         for call in calls {
             self.write_call(queue, call);
         }
-        if self.flushed.elapsed() >= FLUSH {
-            self.tell_losses(queue);
+        if self.flushed.elapsed() >= FLUSH_INTERVAL {
+            self.write_losses(queue);
             self.flush(queue);
             self.check_space(queue);
         }
@@ -128,13 +128,13 @@ impl Setup {
         };
         let written = written.and_then(|()| writer.call(&call));
         let waits = writer.has_pending();
-        let has_flushed = self.count_flushed(queue, before);
+        let has_flushed = self.count_if_flushed(queue, before);
         self.unwritten += 1;
         match written {
             Ok(()) if has_flushed => {
                 // A large call does not wait for a block.
                 if !waits {
-                    self.count_waiting(queue);
+                    self.count_pending_as_written(queue);
                 }
                 self.flushed = Instant::now();
                 self.rotate(queue);
@@ -144,18 +144,18 @@ impl Setup {
         }
     }
 
-    /// Counts the calls that waited as written, if a block was written since the file had this length: theirs is the first.
-    /// Returns whether one was.
-    fn count_flushed(&mut self, queue: &Queue, before: u64) -> bool {
+    /// Counts the pending calls as written if a block was written since the file had the length `before`: they are in its
+    /// first block. Returns whether a block was written.
+    fn count_if_flushed(&mut self, queue: &Queue, before: u64) -> bool {
         let has_flushed = self.writer.as_ref().is_some_and(|writer| writer.position() > before);
         if has_flushed {
-            self.count_waiting(queue);
+            self.count_pending_as_written(queue);
         }
         has_flushed
     }
 
-    /// Counts the calls that waited as written.
-    fn count_waiting(&mut self, queue: &Queue) {
+    /// Counts the pending calls as written.
+    fn count_pending_as_written(&mut self, queue: &Queue) {
         queue.count_written(std::mem::take(&mut self.unwritten));
     }
 
@@ -180,27 +180,27 @@ impl Setup {
         let Some(writer) = &mut self.writer else { return };
         match writer.flush() {
             Ok(()) => {
-                self.count_waiting(queue);
+                self.count_pending_as_written(queue);
                 self.rotate(queue);
             }
             Err(error) => self.fail(queue, &error),
         }
     }
 
-    fn tell_losses(&mut self, queue: &Queue) {
+    fn write_losses(&mut self, queue: &Queue) {
         let now = queue.stats();
         let loss = Loss {
             at: unix_nanos(SystemTime::now()),
-            queue_full: now.queue_full - self.told.queue_full,
-            method_limit: now.method_limit - self.told.method_limit,
-            not_written: now.not_written - self.told.not_written,
+            queue_full: now.queue_full - self.reported.queue_full,
+            method_limit: now.method_limit - self.reported.method_limit,
+            not_written: now.not_written - self.reported.not_written,
         };
         let Some(writer) = self.writer.as_mut().filter(|_| loss.calls() > 0) else { return };
         let before = writer.position();
         let written = writer.loss(&loss);
-        self.count_flushed(queue, before);
+        self.count_if_flushed(queue, before);
         match written {
-            Ok(()) => self.told = now,
+            Ok(()) => self.reported = now,
             Err(error) => self.fail(queue, &error),
         }
     }
@@ -213,7 +213,7 @@ impl Setup {
             self.fail(queue, &error);
             return;
         }
-        self.count_waiting(queue);
+        self.count_pending_as_written(queue);
         let Some(writer) = self.writer.take() else { return };
         let rotated = writer.finish().and_then(|_| self.files.archive()).and_then(|_| self.files.create());
         match rotated {
@@ -234,7 +234,7 @@ impl Setup {
         }
         queue.count_not_written(self.unwritten);
         self.unwritten = 0;
-        self.retry = Some(Instant::now() + RETRY);
+        self.retry = Some(Instant::now() + RETRY_INTERVAL);
     }
 
     /// Whether a file is open; tries to create one if not.
@@ -266,12 +266,12 @@ impl Setup {
             if let Err(error) = finished {
                 self.fail(queue, &error);
             }
-            self.retry = Some(Instant::now() + RETRY);
+            self.retry = Some(Instant::now() + RETRY_INTERVAL);
         }
     }
 
     fn finish(mut self, queue: &Queue) {
-        self.tell_losses(queue);
+        self.write_losses(queue);
         self.flush(queue);
         if let Some(writer) = self.writer.take()
             && let Err(error) = writer.finish()
@@ -282,9 +282,9 @@ impl Setup {
 }
 
 /// Longest time for which calls wait for the next block.
-const FLUSH: Duration = Duration::from_secs(1);
+const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 /// Time until a file is created again after an error.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_METHODS: usize = 10_000;
 /// Maximum length of the name of a remembered method.
 const MAX_NAME: usize = 512;
@@ -298,11 +298,11 @@ mod tests {
     use super::*;
 
     /// The state of a thread that writes to a pipe, with one call that waits for the next block.
-    fn setup(options: FileOptions) -> (PipeReader, Setup) {
+    fn setup(options: FileOptions) -> (PipeReader, RecorderThread) {
         let (reader, pipe) = io::pipe().unwrap();
         let mut writer = Writer::new(File::from(OwnedFd::from(pipe))).unwrap();
         writer.call(&Call { method: "add".into(), ..Call::default() }).unwrap();
-        let setup = Setup {
+        let setup = RecorderThread {
             files: Files::new(PathBuf::from("calls.rec"), options),
             writer: Some(writer),
             schemas: Vec::new(),
@@ -311,7 +311,7 @@ mod tests {
             unwritten: 1,
             flushed: Instant::now(),
             retry: None,
-            told: RecorderStats::default(),
+            reported: RecorderStats::default(),
         };
         (reader, setup)
     }

@@ -24,19 +24,19 @@ pub(crate) enum Style {
     Protobuf,
 }
 
-/// Converts a message to JSON of at most about `most` bytes.
+/// Converts a message to JSON of at most about `max` bytes.
 pub(crate) fn to_json(
     schema: &Schema,
     table: usize,
     bytes: &bytes::Bytes,
     style: Style,
-    most: usize,
+    max: usize,
 ) -> Result<String, Error> {
     let wrong = |error: &dyn std::fmt::Display| {
         Error::new(format!("the message does not match {}: {error}", schema.tables[table].full_name()))
     };
     let message = Message::<Opaque>::read(bytes.clone()).map_err(|error| wrong(&error))?;
-    read::message(schema, table, message.root(), style, most).map_err(|error| wrong(&error))
+    read::message(schema, table, message.root(), style, max).map_err(|error| wrong(&error))
 }
 
 /// Converts JSON to a message.

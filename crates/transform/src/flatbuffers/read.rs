@@ -18,9 +18,9 @@ pub(super) fn message(
     table: usize,
     fields: Fields<'_>,
     style: Style,
-    most: usize,
+    max: usize,
 ) -> Result<String, &'static str> {
-    let mut reader = Reader { schema, out: String::new(), tables: 0, style, most };
+    let mut reader = Reader { schema, out: String::new(), tables: 0, style, max };
     reader.table(table, fields, DEPTH)?;
     Ok(reader.out)
 }
@@ -35,7 +35,7 @@ struct Reader<'s> {
     tables: usize,
     style: Style,
     /// Maximum length of the text, which may refer to the same bytes many times.
-    most: usize,
+    max: usize,
 }
 
 impl Reader<'_> {
@@ -299,7 +299,7 @@ impl Reader<'_> {
     }
 
     fn check_size(&self) -> Result<(), &'static str> {
-        if self.out.len() > self.most { Err("it is too large") } else { Ok(()) }
+        if self.out.len() > self.max { Err("it is too large") } else { Ok(()) }
     }
 
     fn text(&mut self, text: Text<'_>) -> Result<(), &'static str> {

@@ -9,7 +9,7 @@ pub(super) struct Scan {
     /// Fields and enum values that the schema does not declare, and strings that are not UTF-8.
     pub(super) lost: u64,
     /// Upper bound of the length in any text format or MessagePack, in bytes.
-    pub(super) most: usize,
+    pub(super) max_size: usize,
 }
 
 /// Scans a message in protobuf's binary format; `None` if it is malformed or nested too deeply.
@@ -103,7 +103,7 @@ impl Scan {
     }
 
     fn add(&mut self, bytes: usize) {
-        self.most = self.most.saturating_add(bytes);
+        self.max_size = self.max_size.saturating_add(bytes);
     }
 }
 

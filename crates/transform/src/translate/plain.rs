@@ -42,7 +42,7 @@ impl Converter<'_> {
 
     fn members(&mut self, depth: usize) -> Result<(), Error> {
         let (start, mut count) = (self.start(), 0);
-        while !self.ends(b'}') {
+        while !self.take_close(b'}') {
             self.string()?;
             self.skip_space();
             self.advance(1);
@@ -55,7 +55,7 @@ impl Converter<'_> {
 
     fn items(&mut self, depth: usize) -> Result<(), Error> {
         let (start, mut count) = (self.start(), 0);
-        while !self.ends(b']') {
+        while !self.take_close(b']') {
             self.value(depth)?;
             count += 1;
         }
@@ -71,7 +71,7 @@ impl Converter<'_> {
     }
 
     /// Skips a comma; returns whether the list or object ends here, and skips its bracket.
-    fn ends(&mut self, bracket: u8) -> bool {
+    fn take_close(&mut self, bracket: u8) -> bool {
         self.skip_space();
         if self.rest.starts_with(',') {
             self.advance(1);

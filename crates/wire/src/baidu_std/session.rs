@@ -69,10 +69,10 @@ pub struct Server {
 
 /// What is needed to answer a call or to end a stream.
 #[derive(Debug)]
-pub struct Ticket(OwedReply);
+pub struct Ticket(PendingReply);
 
 #[derive(Debug)]
-enum OwedReply {
+enum PendingReply {
     Response {
         correlation_id: i64,
         /// The streams offered by the request: the response is wrapped in a frame of the first one.
@@ -120,11 +120,11 @@ impl session::Server for Server {
 
     fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
         match ticket.0 {
-            OwedReply::Response { correlation_id, offering } => {
+            PendingReply::Response { correlation_id, offering } => {
                 let offering = offering.map(|offering| self.decline_unaccepted(*offering));
                 self.respond(correlation_id, offering.as_ref(), reply, out);
             }
-            OwedReply::Stream(id) => self.end_stream(id, reply.result.is_ok(), out),
+            PendingReply::Stream(id) => self.end_stream(id, reply.result.is_ok(), out),
         }
     }
 
@@ -133,8 +133,8 @@ impl session::Server for Server {
         let text = if status.message().is_empty() { "Fail to authenticate" } else { status.message() };
         let response = Some(Response { error_code: ERPCAUTH, error_text: Some(text.as_bytes()) });
         let correlation_id = match ticket.0 {
-            OwedReply::Response { correlation_id, .. } => correlation_id,
-            OwedReply::Stream(_) => return true,
+            PendingReply::Response { correlation_id, .. } => correlation_id,
+            PendingReply::Stream(_) => return true,
         };
         let meta = Meta { response, correlation_id, ..Meta::default() };
         write_frame(&meta, 0, out.buffer());
@@ -157,12 +157,12 @@ impl session::Server for Server {
 
 impl session::server::Streaming<Ticket> for Server {
     fn accept_streams(&mut self, ticket: &mut Ticket, options: &StreamOptions) -> Vec<Ticket> {
-        let (OwedReply::Response { offering: Some(offering), .. }, Some(streams)) =
+        let (PendingReply::Response { offering: Some(offering), .. }, Some(streams)) =
             (&mut ticket.0, &mut self.streams)
         else {
             return Vec::new();
         };
-        streams.accept(offering, options).into_iter().map(|id| Ticket(OwedReply::Stream(id))).collect()
+        streams.accept(offering, options).into_iter().map(|id| Ticket(PendingReply::Stream(id))).collect()
     }
 
     /// The response of a streaming method is empty: it accepts the stream and states the encoding of the messages on
@@ -248,16 +248,16 @@ impl session::server::Ticket for Ticket {
 
     fn stream(&self) -> Option<StreamId> {
         match &self.0 {
-            OwedReply::Response { offering, .. } => {
+            PendingReply::Response { offering, .. } => {
                 let offering = offering.as_ref().filter(|offering| offering.count.is_some())?;
                 Some(StreamId(offering.first))
             }
-            OwedReply::Stream(id) => Some(StreamId(*id)),
+            PendingReply::Stream(id) => Some(StreamId(*id)),
         }
     }
 
     fn offered_streams(&self) -> Option<OfferedStreams> {
-        let OwedReply::Response { offering: Some(offering), .. } = &self.0 else { return None };
+        let PendingReply::Response { offering: Some(offering), .. } = &self.0 else { return None };
         let streams = offering.count.map_or(0, NonZeroUsize::get);
         Some(OfferedStreams { first: StreamId(offering.first), streams, writable: offering.writable })
     }
@@ -292,7 +292,7 @@ impl Server {
             let streams = self.streams.get_or_insert_with(|| streams(&self.config));
             Box::new(streams.offer(correlation_id, settings))
         });
-        let ticket = Ticket(OwedReply::Response { correlation_id, offering });
+        let ticket = Ticket(PendingReply::Response { correlation_id, offering });
         let call = Call {
             service,
             method,
@@ -328,9 +328,9 @@ impl Server {
         self.streams.as_ref().is_some_and(|streams| streams.has_begun(stream))
     }
 
-    fn end_stream(&mut self, stream: u64, well: bool, out: &mut Outbox) {
+    fn end_stream(&mut self, stream: u64, is_success: bool, out: &mut Outbox) {
         if let Some(streams) = &mut self.streams {
-            streams.finish(stream, well, out);
+            streams.finish(stream, is_success, out);
         }
     }
 

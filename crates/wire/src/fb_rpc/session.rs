@@ -69,7 +69,7 @@ impl Server {
         }
     }
 
-    /// Parses a request from a frame, unless the session answers it by itself.
+    /// Parses a request from a frame. Returns `None` if the session has answered it without the application.
     fn open(&self, frame: Frame, out: &mut Outbox) -> Result<Option<ParsedRequest>, Violation> {
         let request = Request::read(&frame.meta).ok_or_else(truncated)?;
         let ticket = Ticket { correlation_id: request.correlation_id, magic: frame.magic };

@@ -92,7 +92,7 @@ impl Dialect {
     pub(crate) fn not_found(self, call: &Call<'_>, missing: NotFound) -> Status {
         match self.framing() {
             Some(framing) => framing.not_found(call, missing),
-            None => status::unknown(call, missing),
+            None => status::not_found(call, missing),
         }
     }
 }

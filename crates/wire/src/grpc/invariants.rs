@@ -32,6 +32,6 @@ impl Client {
 
 /// Asserts that an incomplete message holds fewer bytes than its length, followed by at most one window.
 pub(crate) fn assert_within(held: usize, message: usize, http: &Config) {
-    let most = PREFIX + message + http.max_window as usize;
-    assert!(held <= most, "{held} bytes of a message");
+    let max = PREFIX + message + http.max_window as usize;
+    assert!(held <= max, "{held} bytes of a message");
 }

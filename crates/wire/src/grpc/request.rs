@@ -23,7 +23,7 @@ pub(crate) struct Request {
     pub(crate) credential: Option<Bytes>,
     pub(crate) metadata: Metadata,
     /// The method takes a single message, as far as is known.
-    pub(crate) takes_one: bool,
+    pub(crate) has_unary_request: bool,
     /// Parts of the head that only a dialect with a framing of its own has.
     pub(crate) extra: Option<Box<RequestExtra>>,
 }
@@ -69,7 +69,7 @@ impl Request {
     ) -> Result<Self, InvalidRequest> {
         let mut request = Self::bare(Dialect::Native, Format::Protobuf);
         let (mut post, mut typed) = (false, false);
-        let (most, mut received) = (fields.size_hint().0, ReceivedMetadata::default());
+        let (field_count, mut received) = (fields.size_hint().0, ReceivedMetadata::default());
         for (name, value) in fields {
             match name {
                 b":method" => post = value == b"POST",
@@ -93,8 +93,8 @@ impl Request {
                     field(name, value, &mut received);
                 }
                 _ => {
-                    if received.is_empty() && most > USUAL {
-                        received.reserve(most);
+                    if received.is_empty() && field_count > USUAL {
+                        received.reserve(field_count);
                     }
                     field(name, value, &mut received);
                 }
@@ -120,7 +120,7 @@ impl Request {
             timeout: None,
             credential: None,
             metadata: Metadata::new(),
-            takes_one: false,
+            has_unary_request: false,
             extra: None,
         }
     }

@@ -95,7 +95,7 @@ pub(super) fn from_reset(code: u32) -> Status {
 }
 
 /// Returns the failure of a call to a service or method that does not exist.
-pub(crate) fn unknown(call: &Call<'_>, missing: NotFound) -> Status {
+pub(crate) fn not_found(call: &Call<'_>, missing: NotFound) -> Status {
     Status::unimplemented(match missing {
         NotFound::Service => format!("unknown service {}", call.service_or_function()),
         NotFound::Method => format!("unknown method {} for service {}", call.method, call.service),

@@ -37,14 +37,14 @@ pub(crate) fn write(timeout: Duration, text: &mut Vec<u8>) {
         (3600 * 1_000_000_000, b'H'),
     ];
     let nanos = timeout.as_nanos();
-    let fits = |unit: &&(u128, u8)| nanos.div_ceil(unit.0) <= MOST;
+    let fits = |unit: &&(u128, u8)| nanos.div_ceil(unit.0) <= MAX_VALUE;
     let (unit, letter) = UNITS.iter().find(fits).unwrap_or(&UNITS[5]);
-    put_decimal(text, nanos.div_ceil(*unit).min(MOST) as u64);
+    put_decimal(text, nanos.div_ceil(*unit).min(MAX_VALUE) as u64);
     text.push(*letter);
 }
 
 /// Largest number with eight digits.
-const MOST: u128 = 99_999_999;
+const MAX_VALUE: u128 = 99_999_999;
 
 #[cfg(test)]
 mod tests {

@@ -220,9 +220,9 @@ pub(super) fn from_h2(list: &h2::hpack::Fields, limit: usize) -> Result<Request,
     Ok(Request { query, expects, h2: true, ..fields.into_request(method, path) })
 }
 
-/// Whether an HTTP/2 header list has more than `most` fields, not counting pseudo-header fields.
-pub(super) fn has_too_many(list: &h2::hpack::Fields, most: usize) -> bool {
-    list.len() > most && list.iter().filter(|(name, _)| !name.starts_with(b":")).count() > most
+/// Whether an HTTP/2 header list has more than `max` fields, not counting pseudo-header fields.
+pub(super) fn has_too_many(list: &h2::hpack::Fields, max: usize) -> bool {
+    list.len() > max && list.iter().filter(|(name, _)| !name.starts_with(b":")).count() > max
 }
 
 fn method_of(text: &str) -> Result<Method, Refusal> {

@@ -173,7 +173,7 @@ pub struct Ticket {
 
 impl session::server::Ticket for Ticket {
     fn not_found_failure(&self, call: &Call<'_>, missing: NotFound) -> Status {
-        status::unknown(call, missing)
+        status::not_found(call, missing)
     }
 }
 

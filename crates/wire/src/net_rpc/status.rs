@@ -18,7 +18,7 @@ pub(super) fn read(text: &str) -> Status {
 
 /// Returns the failure of a call to an unknown service or method (Go `net/rpc/server.go`, `readRequestHeader`).
 #[cold]
-pub(super) fn unknown(call: &Call<'_>, missing: NotFound) -> Status {
+pub(super) fn not_found(call: &Call<'_>, missing: NotFound) -> Status {
     let Call { service, method, .. } = call;
     Status::unimplemented(match missing {
         // An unknown function is reported as a missing service: as one without a name if there is a dot.
@@ -80,9 +80,9 @@ mod tests {
     #[test]
     fn own_failure_texts_are_parsed_back() {
         for status in [
-            unknown(&call("Arith", "Mul"), NotFound::Service),
-            unknown(&call("Arith", "Mul"), NotFound::Method),
-            unknown(&call("", "Mul"), NotFound::Service),
+            not_found(&call("Arith", "Mul"), NotFound::Service),
+            not_found(&call("Arith", "Mul"), NotFound::Method),
+            not_found(&call("", "Mul"), NotFound::Service),
             missing_params(),
             unsigned("Arith.Mul"),
             shutting_down(),
@@ -99,7 +99,8 @@ mod tests {
 
     #[test]
     fn texts_equal_those_of_go() {
-        let text_of = |service, method, missing| write(&unknown(&call(service, method), missing)).to_owned();
+        let text_of =
+            |service, method, missing| write(&not_found(&call(service, method), missing)).to_owned();
         assert_eq!(text_of("Nope", "Mul", NotFound::Service), "rpc: can't find service Nope.Mul");
         assert_eq!(text_of("Arith", "Nope", NotFound::Method), "rpc: can't find method Arith.Nope");
         assert_eq!(text_of("", "Mul", NotFound::Service), "rpc: service/method request ill-formed: Mul");

@@ -231,7 +231,7 @@ impl Subscriber {
     fn take(&mut self, body: Bytes) -> ClientEvent {
         self.bytes += body.len();
         self.messages += 1;
-        if self.bytes > UNTAKEN_BYTES || self.messages > UNTAKEN_MESSAGES {
+        if self.bytes > MAX_UNDELIVERED_BYTES || self.messages > MAX_UNDELIVERED_MESSAGES {
             return ClientEvent::Reply(self.id, Reply::failure(confirmation_timed_out()));
         }
         ClientEvent::Message(self.id, Message { body, compression: Compression::None })
@@ -418,7 +418,7 @@ fn confirmation_timed_out() -> Status {
 const HEAD: usize = 10;
 
 /// Limit of undelivered bytes of one subscriber: the protocol has no flow control to slow a publisher down.
-const UNTAKEN_BYTES: usize = 32 << 20;
+const MAX_UNDELIVERED_BYTES: usize = 32 << 20;
 
 /// The same limit for messages; empty ones are only counted together with others.
-const UNTAKEN_MESSAGES: usize = 1 << 20;
+const MAX_UNDELIVERED_MESSAGES: usize = 1 << 20;

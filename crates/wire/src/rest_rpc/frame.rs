@@ -67,8 +67,8 @@ pub(super) fn take(inbox: &mut BytesMut, version: Version, limit: usize) -> Resu
 #[cold]
 pub(super) fn take_oversized(inbox: &mut BytesMut, version: Version) -> Option<Header> {
     let header = version.read(inbox.get(..version.header())?);
-    let most = if matches!(version, Version::V0_21(_)) { MAX_DISCARDED } else { MAX_BODY - 1 };
-    if header.length > most {
+    let max = if matches!(version, Version::V0_21(_)) { MAX_DISCARDED } else { MAX_BODY - 1 };
+    if header.length > max {
         return None;
     }
     inbox.advance(version.header());

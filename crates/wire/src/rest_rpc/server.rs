@@ -54,7 +54,7 @@ impl Server {
         }
     }
 
-    /// Handles a frame; returns `None` if the session has answered it by itself.
+    /// Handles a frame. Returns `None` if the session has answered it without the application.
     fn handle_frame(&mut self, header: Header, body: BytesMut, out: &mut Outbox) -> Option<FrameRequest> {
         match header.kind {
             Kind::Call => self.call(header, body, out),
@@ -358,8 +358,8 @@ pub struct Ticket {
 impl session::server::Ticket for Ticket {
     fn not_found_failure(&self, call: &Call<'_>, _: NotFound) -> Status {
         match &self.called {
-            CalledFunction::Number(number) => status::unknown(number),
-            CalledFunction::Name(_) => status::unknown(&call.method),
+            CalledFunction::Number(number) => status::not_found(number),
+            CalledFunction::Name(_) => status::not_found(&call.method),
         }
     }
 

@@ -43,7 +43,7 @@ pub(super) fn from_code(code: u8, text: &str) -> Status {
 
 /// Returns the failure of a call to an unknown function: by its name, or by the number in the call.
 #[cold]
-pub(super) fn unknown(name: &dyn std::fmt::Display) -> Status {
+pub(super) fn not_found(name: &dyn std::fmt::Display) -> Status {
     Status::unimplemented(format!("{UNKNOWN}{name}"))
 }
 
@@ -136,8 +136,8 @@ mod tests {
     #[test]
     fn own_failure_texts_are_parsed_back() {
         for status in [
-            unknown(&"nosuch"),
-            unknown(&2_470_863_502_u32),
+            not_found(&"nosuch"),
+            not_found(&2_470_863_502_u32),
             argument_mismatch(),
             wrong_count(2, 3),
             too_long("echo"),
@@ -157,8 +157,8 @@ mod tests {
 
     #[test]
     fn texts_equal_those_of_the_peer() {
-        assert_eq!(text(&unknown(&"nosuch")), "unknown function: nosuch");
-        assert_eq!(to_code_and_text(&unknown(&7)), (1, "unknown function: 7".into()));
+        assert_eq!(text(&not_found(&"nosuch")), "unknown function: nosuch");
+        assert_eq!(to_code_and_text(&not_found(&7)), (1, "unknown function: 7".into()));
         let same_words = Status::unknown("unknown function: 7");
         assert_eq!(to_code_and_text(&same_words), (4, "exception occur when callunknown function: 7".into()));
         assert_eq!(to_code_and_text(&Status::unknown("boom")), (4, "exception occur when callboom".into()));

@@ -59,7 +59,7 @@ impl Server {
         }
     }
 
-    /// Whether the session answered this frame by itself.
+    /// Answers the frame if it needs no application, such as a heartbeat. Returns whether it did.
     fn try_answer(&mut self, frame: &Frame, out: &mut Outbox) -> Result<bool, Violation> {
         let header = frame.header;
         if header.flags.has(Flags::HEARTBEAT) {
@@ -195,7 +195,7 @@ pub struct Ticket {
 
 impl session::server::Ticket for Ticket {
     fn not_found_failure(&self, call: &Call<'_>, missing: NotFound) -> Status {
-        status::unknown(call, missing)
+        status::not_found(call, missing)
     }
 
     /// rpcx decompresses a message while reading it (`protocol/message.go`, `Decode`), so that a message it cannot

@@ -31,7 +31,7 @@ pub(super) fn read(text: &str) -> Status {
 
 /// Returns the failure of a call to an unknown service or method (rpcx `server/server_dispatch.go`).
 #[cold]
-pub(super) fn unknown(call: &Call<'_>, missing: NotFound) -> Status {
+pub(super) fn not_found(call: &Call<'_>, missing: NotFound) -> Status {
     Status::unimplemented(match missing {
         NotFound::Service => format!("{NO_SERVICE}{}", call.service_or_function()),
         NotFound::Method => format!("{NO_METHOD}{}", call.method),
@@ -87,8 +87,8 @@ mod tests {
     fn own_failure_texts_are_parsed_back() {
         let call = Call::new("Arith", "Mul", Format::MessagePack, Default::default());
         for status in [
-            unknown(&call, NotFound::Service),
-            unknown(&call, NotFound::Method),
+            not_found(&call, NotFound::Service),
+            not_found(&call, NotFound::Method),
             no_codec(Format::Other(4)),
             no_codec(Format::ProtoText),
             shutting_down(),
@@ -109,12 +109,12 @@ mod tests {
     #[test]
     fn texts_equal_those_of_the_peer() {
         let call = Call::new("NoSuch", "Nope", Format::Raw, Default::default());
-        assert_eq!(write(&unknown(&call, NotFound::Service), b"Nope"), "rpcx: can't find service NoSuch");
-        assert_eq!(write(&unknown(&call, NotFound::Method), b"Nope"), "rpcx: can't find method Nope");
+        assert_eq!(write(&not_found(&call, NotFound::Service), b"Nope"), "rpcx: can't find service NoSuch");
+        assert_eq!(write(&not_found(&call, NotFound::Method), b"Nope"), "rpcx: can't find method Nope");
         assert_eq!(write(&no_codec(Format::Other(9)), b"Nope"), "can not find codec for 9");
         assert_eq!(write(&no_codec(Format::Json(Json::Go)), b"Nope"), "can not find codec for 1");
         let function = Call::new("", "add", Format::Raw, Default::default());
-        assert_eq!(write(&unknown(&function, NotFound::Service), b"add"), "rpcx: can't find service add");
+        assert_eq!(write(&not_found(&function, NotFound::Service), b"add"), "rpcx: can't find service add");
         let panicked = Status::internal("[service internal error]: oops");
         assert_eq!(write(&panicked, b"Panic"), "[service internal error]: oops, method: Panic");
     }

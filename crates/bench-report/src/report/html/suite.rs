@@ -4,8 +4,8 @@ use super::markup::Html;
 use super::run::{metadata, verdict};
 use crate::model::{Chart, Entry, Key, Measure, Suite, Table};
 use crate::report::suite::{
-    Here, JudgedRatio, MEASURES, chart_svg, duels, expected_differences, figure_here, judge, list_missing,
-    ratio_svg,
+    JudgedRatio, MEASURES, MeasuredFigure, chart_svg, duels, expected_differences, judge, list_missing,
+    measured_figure, ratio_svg,
 };
 
 pub(super) fn write(page: &mut Html, suite: &Suite) {
@@ -73,14 +73,16 @@ fn document_table(page: &mut Html, suite: &Suite, table: &Table) {
             .map(|entry| entry.published.map_or_else(dash, |figure| figure.to_string()))
             .collect();
         page.row(format_args!("{row}, published"), &published);
-        let results: Vec<_> = entries.iter().map(|entry| figure_here(suite, &entry.key)).collect();
-        let measured: Vec<_> =
-            results.iter().map(|result| result.as_ref().map_or_else(|_| dash(), Here::to_string)).collect();
+        let results: Vec<_> = entries.iter().map(|entry| measured_figure(suite, &entry.key)).collect();
+        let measured: Vec<_> = results
+            .iter()
+            .map(|result| result.as_ref().map_or_else(|_| dash(), MeasuredFigure::to_string))
+            .collect();
         page.row(format_args!("{row}, here"), &measured);
         if results.iter().any(Result::is_ok) {
             let intervals: Vec<_> = results
                 .iter()
-                .map(|result| result.as_ref().map_or_else(|_| dash(), Here::format_interval))
+                .map(|result| result.as_ref().map_or_else(|_| dash(), MeasuredFigure::format_interval))
                 .collect();
             page.row(format_args!("{row}, 95 % interval"), &intervals);
         }
@@ -108,9 +110,9 @@ fn document_table(page: &mut Html, suite: &Suite, table: &Table) {
 }
 
 /// What PolyRPC does instead.
-fn comparison_figure(suite: &Suite, entry: &Entry) -> Option<Here> {
+fn comparison_figure(suite: &Suite, entry: &Entry) -> Option<MeasuredFigure> {
     let Entry { key, beside, .. } = entry;
-    figure_here(suite, &Key { pair: beside.clone()?, ..key.clone() }).ok()
+    measured_figure(suite, &Key { pair: beside.clone()?, ..key.clone() }).ok()
 }
 
 /// Ratios as dots with whiskers, and as a table.
@@ -130,7 +132,7 @@ fn ratios(page: &mut Html, title: &str, judged: &[JudgedRatio], has_published: b
         if has_published {
             page.raw("<td class=n>").text(one.format_published()).raw("</td>");
         }
-        page.raw("<td class=n>").text(one.format_here());
+        page.raw("<td class=n>").text(one.format_measured());
         page.raw(match one.is_good {
             Some(true) => "</td><td class=good>",
             Some(false) => "</td><td class=bad>",
@@ -156,7 +158,7 @@ fn draw(page: &mut Html, suite: &Suite, chart: &Chart) {
         let cells = chart.pairs.iter().map(|pair| {
             let measure = chart.measure.unwrap_or(Measure::Rate);
             let key = Key { pair: pair.clone(), case: case.id.clone(), measure };
-            figure_here(suite, &key).map_or_else(|_| "–".to_owned(), |here| here.to_string())
+            measured_figure(suite, &key).map_or_else(|_| "–".to_owned(), |here| here.to_string())
         });
         page.row(&case.name, &cells.collect::<Vec<_>>());
     }
@@ -206,7 +208,8 @@ fn pairs(page: &mut Html, suite: &Suite) {
                 continue;
             }
             let figures = MEASURES.iter().map(|measure| {
-                figure_here(suite, &key(*measure)).map_or_else(|_| "–".to_owned(), |here| here.to_string())
+                measured_figure(suite, &key(*measure))
+                    .map_or_else(|_| "–".to_owned(), |here| here.to_string())
             });
             let failed = suite.cell(&pair.id, &case.id).map_or(0, |cell| cell.failed());
             page.row(&pair.name, &figures.chain([failed.to_string()]).collect::<Vec<_>>());

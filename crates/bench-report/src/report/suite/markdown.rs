@@ -1,6 +1,6 @@
 //! Parts of a suite as Markdown, for documents that are generated from a stored result.
 
-use super::{MEASURES, duels, figure_here, judge, list_missing};
+use super::{MEASURES, duels, judge, list_missing, measured_figure};
 use crate::format::{to_printable, utc};
 use crate::model::{Case, Key, Measure, Suite, Table};
 
@@ -51,7 +51,7 @@ fn grid(suite: &Suite, table: &Table) -> String {
             let published = entry.published.map_or_else(|| "–".to_owned(), |figure| figure.to_string());
             let shown = |pair: &str| {
                 let key = Key { pair: pair.to_owned(), ..entry.key.clone() };
-                figure_here(suite, &key).map_or_else(|_| "–".to_owned(), |here| here.to_string())
+                measured_figure(suite, &key).map_or_else(|_| "–".to_owned(), |here| here.to_string())
             };
             let beside =
                 entry.beside.as_deref().map_or_else(String::new, |pair| format!(" · {}", shown(pair)));
@@ -66,7 +66,7 @@ fn ratios(suite: &Suite, table: &Table) -> String {
     let mut text = header(["ratio", "published", "here", "verdict"].map(str::to_owned).into_iter());
     for row in &table.ratios {
         let judged = judge(suite, row);
-        let (published, here) = (judged.format_published(), judged.format_here());
+        let (published, here) = (judged.format_published(), judged.format_measured());
         text += &line([judged.name, published, here, judged.verdict].into_iter());
     }
     text
@@ -79,7 +79,7 @@ fn pairs(suite: &Suite, measures: &[Measure]) -> String {
     for (case, pair, name) in measured_pairs(suite) {
         let cells = measures.iter().map(|measure| {
             let key = Key { pair: pair.to_owned(), case: case.id.clone(), measure: *measure };
-            figure_here(suite, &key).map_or_else(|_| "–".to_owned(), |here| here.to_string())
+            measured_figure(suite, &key).map_or_else(|_| "–".to_owned(), |here| here.to_string())
         });
         text += &line([case.name.clone(), name.to_owned()].into_iter().chain(cells));
     }
@@ -103,7 +103,8 @@ fn duel_table(suite: &Suite) -> String {
             if rate.here.is_err() {
                 continue;
             }
-            let cells = [rate, p99, cpu].map(|judged| format!("{} {}", judged.format_here(), judged.verdict));
+            let cells =
+                [rate, p99, cpu].map(|judged| format!("{} {}", judged.format_measured(), judged.verdict));
             text += &line([rate.name.clone(), rates.0.clone(), rates.1.clone()].into_iter().chain(cells));
         }
     }

@@ -18,7 +18,7 @@ use crate::statistics::{
 
 /// A figure here: the median of its rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Here {
+pub(super) struct MeasuredFigure {
     pub(super) median: f64,
     pub(super) interval: Option<Interval>,
     pub(super) measure: Measure,
@@ -26,7 +26,7 @@ pub(super) struct Here {
 
 /// A ratio here.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct RatioHere {
+pub(super) struct MeasuredRatio {
     pub(super) rounds: Vec<f64>,
     pub(super) comparison: Comparison,
 }
@@ -37,17 +37,17 @@ pub(super) struct JudgedRatio {
     pub(super) name: String,
     pub(super) published: Option<Published>,
     /// The ratio here, or why there is none.
-    pub(super) here: Result<RatioHere, String>,
+    pub(super) here: Result<MeasuredRatio, String>,
     pub(super) verdict: String,
     /// `Some(true)` if it is as published, or better; `Some(false)` if it is contrary or worse.
     pub(super) is_good: Option<bool>,
 }
 
 /// A figure, or why there is none.
-pub(super) fn figure_here(suite: &Suite, key: &Key) -> Result<Here, String> {
+pub(super) fn measured_figure(suite: &Suite, key: &Key) -> Result<MeasuredFigure, String> {
     let values: Vec<_> = cell(suite, key)?.values(key.measure).into_iter().map(|(_, value)| value).collect();
     let median = median(&values).ok_or_else(|| no_figure(suite, key))?;
-    Ok(Here { median, interval: median_interval(&values, CONFIDENCE), measure: key.measure })
+    Ok(MeasuredFigure { median, interval: median_interval(&values, CONFIDENCE), measure: key.measure })
 }
 
 fn cell<'s>(suite: &'s Suite, key: &Key) -> Result<&'s Cell, String> {
@@ -67,7 +67,7 @@ fn no_figure(suite: &Suite, key: &Key) -> String {
 }
 
 /// A ratio, computed within rounds; or why there is none.
-pub(super) fn ratio(suite: &Suite, of: &Key, to: &Key) -> Result<RatioHere, String> {
+pub(super) fn ratio(suite: &Suite, of: &Key, to: &Key) -> Result<MeasuredRatio, String> {
     let (numerators, denominators) =
         (cell(suite, of)?.values(of.measure), cell(suite, to)?.values(to.measure));
     let rounds: Vec<_> = numerators
@@ -82,7 +82,7 @@ pub(super) fn ratio(suite: &Suite, of: &Key, to: &Key) -> Result<RatioHere, Stri
     let shown = rounds.iter().map(|round| round.ratio).collect();
     let comparison = compare_ratios(&rounds, CONFIDENCE);
     let reason = || if rounds.is_empty() { no_figure(suite, of) } else { "a figure is 0".to_owned() };
-    Ok(RatioHere { rounds: shown, comparison: comparison.ok_or_else(reason)? })
+    Ok(MeasuredRatio { rounds: shown, comparison: comparison.ok_or_else(reason)? })
 }
 
 /// How much the first pair of the case differs from itself in a round.
@@ -123,7 +123,7 @@ fn agreement(published: Option<Published>, here: &Comparison) -> (String, Option
         .is_some_and(|interval| interval.low <= published.high() && published.low() <= interval.high);
     match published.is_above_one() {
         Some(above) if above == direction && overlaps => (format!("{word}, as published"), Some(true)),
-        Some(above) if above == direction && here_is_farther(published, here, direction) => {
+        Some(above) if above == direction && measured_is_farther(published, here, direction) => {
             (format!("{word}, by more than published"), Some(true))
         }
         Some(above) if above == direction => (format!("{word}, by less than published"), Some(true)),
@@ -132,7 +132,7 @@ fn agreement(published: Option<Published>, here: &Comparison) -> (String, Option
     }
 }
 
-fn here_is_farther(published: Published, here: &Comparison, is_above: bool) -> bool {
+fn measured_is_farther(published: Published, here: &Comparison, is_above: bool) -> bool {
     if is_above { here.ratio > published.high() } else { here.ratio < published.low() }
 }
 
@@ -186,13 +186,13 @@ pub(super) fn list_missing(suite: &Suite) -> Vec<(String, String)> {
     peers.chain(cases).chain(failed).collect()
 }
 
-impl std::fmt::Display for Here {
+impl std::fmt::Display for MeasuredFigure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(&format_measure(self.measure, self.median))
     }
 }
 
-impl Here {
+impl MeasuredFigure {
     /// Low and high end, or a dash.
     pub(super) fn format_interval(&self) -> String {
         match self.interval {
@@ -217,7 +217,7 @@ impl JudgedRatio {
     }
 
     /// The ratio here with its interval, or a dash.
-    pub(super) fn format_here(&self) -> String {
+    pub(super) fn format_measured(&self) -> String {
         let Ok(here) = &self.here else { return "–".to_owned() };
         let ratio = three_digits(here.comparison.ratio);
         match here.comparison.interval {

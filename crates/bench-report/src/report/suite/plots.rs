@@ -1,6 +1,6 @@
 //! Plots of a suite.
 
-use super::{JudgedRatio, figure_here, judge};
+use super::{JudgedRatio, judge, measured_figure};
 use crate::figure::{Bar, BarGroup, DotRow, Svg, bars, dots};
 use crate::model::{Chart, Key, Measure, Suite};
 use crate::statistics::MIN_DIFFERENCE;
@@ -24,7 +24,7 @@ pub(in crate::report) fn chart_svg(suite: &Suite, chart: &Chart) -> Result<Svg, 
     let measure = chart.measure.unwrap_or(Measure::Rate);
     let names: Vec<_> =
         chart.pairs.iter().map(|id| suite.pair(id).map_or(id.as_str(), |pair| &pair.name)).collect();
-    let bar = |case: &str, pair: &String| match figure_here(
+    let bar = |case: &str, pair: &String| match measured_figure(
         suite,
         &Key { pair: pair.clone(), case: case.to_owned(), measure },
     ) {

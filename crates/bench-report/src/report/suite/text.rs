@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{MEASURES, duels, figure_here, judge, list_missing};
+use super::{MEASURES, duels, judge, list_missing, measured_figure};
 use crate::format::to_printable;
 use crate::model::{Key, Measure, Suite, Table};
 
@@ -39,7 +39,7 @@ pub(crate) fn write(text: &mut String, suite: &Suite) {
     for (pair, reference, judged) in duels(suite, Measure::Rate) {
         line(format!("\n{pair}, beside {reference}: {}", Measure::Rate));
         for judged in judged {
-            line(format!("  {:<24} {:<24} {}", judged.name, judged.format_here(), judged.verdict));
+            line(format!("  {:<24} {:<24} {}", judged.name, judged.format_measured(), judged.verdict));
         }
     }
 }
@@ -49,12 +49,12 @@ fn table_lines(suite: &Suite, table: &Table) -> Vec<String> {
     for (row, entries) in table.rows.iter().zip(table.entries.chunks(table.columns.len().max(1))) {
         for (column, entry) in table.columns.iter().zip(entries) {
             let published = entry.published.map_or_else(|| "–".to_owned(), |figure| figure.to_string());
-            let measured = match figure_here(suite, &entry.key) {
+            let measured = match measured_figure(suite, &entry.key) {
                 Ok(here) => format!("{here} [{}]", here.format_interval()),
                 Err(reason) => format!("– ({reason})"),
             };
             let beside = entry.beside.as_ref().and_then(|pair| {
-                let here = figure_here(suite, &Key { pair: pair.clone(), ..entry.key.clone() }).ok()?;
+                let here = measured_figure(suite, &Key { pair: pair.clone(), ..entry.key.clone() }).ok()?;
                 Some(format!("  PolyRPC {here}"))
             });
             let beside = beside.unwrap_or_default();
@@ -67,7 +67,7 @@ fn table_lines(suite: &Suite, table: &Table) -> Vec<String> {
             "  {:<31} published {:<16} here {:<24} {}",
             judged.name,
             judged.format_published(),
-            judged.format_here(),
+            judged.format_measured(),
             judged.verdict
         ));
     }
@@ -80,7 +80,7 @@ fn pairs(suite: &Suite, measure: Measure) -> Vec<String> {
         for pair in suite.pairs.iter().filter(|pair| suite.cell(&pair.id, &case.id).is_some()) {
             let key = Key { pair: pair.id.clone(), case: case.id.clone(), measure };
             let shown =
-                figure_here(suite, &key).map_or_else(|why| format!("– ({why})"), |here| here.to_string());
+                measured_figure(suite, &key).map_or_else(|why| format!("– ({why})"), |here| here.to_string());
             lines.push(format!("  {:<24} {:<36} {shown}", case.name, pair.name));
         }
     }

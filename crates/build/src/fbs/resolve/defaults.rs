@@ -9,7 +9,7 @@ use crate::fbs::schema::{Default, Enum, Scalar, Type};
 
 impl<'f> Resolver<'f> {
     pub(super) fn default(&self, file: &SourceFile, decl: &FieldDecl, ty: &Type) -> Result<Default, Error> {
-        let Some(literal) = &decl.default else { return self.usual_default(file, decl, ty) };
+        let Some(literal) = &decl.default else { return self.implicit_default(file, decl, ty) };
         let wrong = || fail(file, literal.at, "the default does not match the field's type".to_owned());
         match (&literal.value, ty) {
             (Value::Word(word), _) if word == "null" => Ok(Default::None),
@@ -22,7 +22,7 @@ impl<'f> Resolver<'f> {
     }
 
     /// Returns the default of a field that declares none.
-    fn usual_default(&self, file: &SourceFile, decl: &FieldDecl, ty: &Type) -> Result<Default, Error> {
+    fn implicit_default(&self, file: &SourceFile, decl: &FieldDecl, ty: &Type) -> Result<Default, Error> {
         match ty {
             Type::Scalar(scalar) if scalar.is_float() => Ok(Default::Float(0.0)),
             Type::Scalar(_) => Ok(Default::Integer(0)),

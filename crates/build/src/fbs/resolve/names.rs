@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::attributes::ATTRIBUTES;
 use super::fail;
 use crate::Error;
-use crate::fbs::ast::Spot;
+use crate::fbs::ast::Located;
 use crate::fbs::load::SourceFile;
 use crate::fbs::schema::{Type, full_name};
 
@@ -63,7 +63,7 @@ impl<'f> Names<'f> {
         &mut self,
         file: &SourceFile,
         namespace: &str,
-        name: &Spot<String>,
+        name: &Located<String>,
         named: Option<Named>,
     ) -> Result<(), Error> {
         let full_name = full_name(namespace, &name.value);

@@ -3,7 +3,7 @@
 use super::names::Named;
 use super::{Resolver, fail};
 use crate::Error;
-use crate::fbs::ast::Spot;
+use crate::fbs::ast::Located;
 use crate::fbs::load::SourceFile;
 
 impl<'f> Resolver<'f> {
@@ -28,7 +28,7 @@ impl<'f> Resolver<'f> {
     }
 }
 
-fn parse_identifier(file: &SourceFile, identifier: &Spot<String>) -> Result<[u8; 4], Error> {
+fn parse_identifier(file: &SourceFile, identifier: &Located<String>) -> Result<[u8; 4], Error> {
     let bytes = <[u8; 4]>::try_from(identifier.value.as_bytes());
     bytes.map_err(|_| fail(file, identifier.at, "a file identifier has four bytes".into()))
 }

@@ -7,7 +7,7 @@ use super::names::Named;
 use super::values::integer;
 use super::{Resolver, fail};
 use crate::Error;
-use crate::fbs::ast::{Attribute, MethodDecl, ServiceDecl, Spot, Value};
+use crate::fbs::ast::{Attribute, Located, MethodDecl, ServiceDecl, Value};
 use crate::fbs::load::SourceFile;
 use crate::fbs::schema::{Method, Service};
 
@@ -57,7 +57,7 @@ impl<'f> Resolver<'f> {
 
     fn method(&self, file: &SourceFile, decl: &MethodDecl, namespace: &str) -> Result<Method, Error> {
         self.check_attributes(file, &decl.attributes)?;
-        let table = |name: &Spot<String>| match self.names.find(&name.value, namespace) {
+        let table = |name: &Located<String>| match self.names.find(&name.value, namespace) {
             Some(Named::Table(table)) => Ok(table),
             Some(_) => Err(fail(file, name.at, format!("`{}` is not a table", name.value))),
             None => Err(fail(file, name.at, format!("there is no `{}`", name.value))),

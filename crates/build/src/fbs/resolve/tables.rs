@@ -7,7 +7,7 @@ use super::names::Named;
 use super::values::integer;
 use super::{Resolver, fail};
 use crate::Error;
-use crate::fbs::ast::{FieldDecl, Object, Spot, Value};
+use crate::fbs::ast::{FieldDecl, Located, Object, Value};
 use crate::fbs::load::SourceFile;
 use crate::fbs::schema::{Field, Hash, Scalar, Table, Type};
 
@@ -94,7 +94,7 @@ impl<'f> Resolver<'f> {
         if *ty != Type::Vector(Box::new(Type::Scalar(Scalar::U8))) {
             return Err(fail(file, at, "`nested_flatbuffer` is for `[ubyte]`".into()));
         }
-        let Some(Spot { value: Value::Text(name), at }) = &attribute.value else {
+        let Some(Located { value: Value::Text(name), at }) = &attribute.value else {
             return Err(fail(file, at, "expected a table: `nested_flatbuffer: \"Monster\"`".into()));
         };
         match self.names.find(name, namespace) {

@@ -15,7 +15,7 @@ use crate::bench::selftest::{Server, Stall};
 
 /// What a run showed.
 #[derive(Debug)]
-pub(super) struct Ran {
+pub(super) struct Measurement {
     pub(super) reading: Reading,
     /// User and system time of the tool's process, from its start to its end.
     pub(super) cpu: Duration,
@@ -31,7 +31,7 @@ pub(super) fn run(
     load: Load,
     environment: Environment<'_>,
     meanwhile: impl FnOnce(),
-) -> Result<Ran, String> {
+) -> Result<Measurement, String> {
     let arguments = tool.arguments(load, environment).ok_or("it has no rate")?;
     let before = cpu_of_children()?;
     let mut command = Command::new(program);
@@ -41,19 +41,19 @@ pub(super) fn run(
     meanwhile();
     let output = child.join().map_err(|_| "its thread panicked")?.map_err(|error| error.to_string())?;
     let cpu = cpu_of_children()?.saturating_sub(before);
-    Ok(Ran { reading: tool.read(&output, load, environment)?, cpu })
+    Ok(Measurement { reading: tool.read(&output, load, environment)?, cpu })
 }
 
 /// Reads the output of a process until its end, and ends it if that is too late.
 fn read_within(
     mut child: Child,
-    most: Duration,
+    max_duration: Duration,
 ) -> thread::JoinHandle<std::io::Result<std::process::Output>> {
     thread::spawn(move || {
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let stdout = thread::spawn(move || read(stdout));
         let stderr = thread::spawn(move || read(stderr));
-        let deadline = Instant::now() + most;
+        let deadline = Instant::now() + max_duration;
         let status = loop {
             if let Some(status) = child.try_wait()? {
                 break status;

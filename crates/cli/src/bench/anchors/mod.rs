@@ -120,7 +120,7 @@ impl Bench<'_> {
         environment: Environment<'_>,
     ) -> Result<StalledRun, String> {
         let duration = PERIOD * STALLS;
-        let planned = Load { rate: Some(STALLED_RATE), in_flight: FEW, length: duration };
+        let planned = Load { rate: Some(STALLED_RATE), in_flight: STALLED_IN_FLIGHT, length: duration };
         let load = match tool.arguments(planned, environment) {
             Some(_) => planned,
             None => Load { rate: None, ..planned },
@@ -164,7 +164,7 @@ const STALL: Duration = Duration::from_millis(250);
 /// Calls per second while the server stalls.
 const STALLED_RATE: u32 = 1_000;
 /// Limit of calls in flight that a stall exceeds.
-const FEW: usize = 50;
+const STALLED_IN_FLIGHT: usize = 50;
 
 const HELP: &str = "\
 Each tool runs three times: as many calls as 64 callers make over its connections, calls at --rate, and 1,000 calls a second while \

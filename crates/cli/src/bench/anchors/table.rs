@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::measure::Ran;
+use super::measure::Measurement;
 use super::tool::Tool;
 use crate::bench::selftest::{Check, ExpectedTimes};
 use crate::bench::wake_ups::WakeUps;
@@ -15,16 +15,16 @@ pub(super) struct Row {
     /// Why it was not run at all.
     pub(super) missing: Option<String>,
     /// As many calls as its callers can make.
-    pub(super) probe: Result<Ran, String>,
+    pub(super) probe: Result<Measurement, String>,
     /// Calls at a rate.
-    pub(super) rated: Result<Ran, String>,
+    pub(super) rated: Result<Measurement, String>,
     /// Calls while the server stalls.
     pub(super) stalled: Result<StalledRun, String>,
 }
 
 /// A run while the server stalled, and what is right.
 pub(super) struct StalledRun {
-    pub(super) ran: Ran,
+    pub(super) ran: Measurement,
     pub(super) expected: ExpectedTimes,
     /// Delays of another thread meanwhile.
     pub(super) noise: WakeUps,

@@ -71,9 +71,9 @@ fn server(options: &Options) -> Server {
 
 /// All connections come from one address, which may therefore have all that the process may open.
 fn limits() -> Limits {
-    let usual = Limits::default();
-    let connections = usual.connections.min(open_files::most_connections());
-    Limits { connections, connections_per_peer: connections, ..usual }
+    let defaults = Limits::default();
+    let connections = defaults.connections.min(open_files::max_connections());
+    Limits { connections, connections_per_peer: connections, ..defaults }
 }
 
 /// A handler that computes for milliseconds runs on a blocking thread, so that others are answered meanwhile.

@@ -35,9 +35,9 @@ pub(super) struct Options {
 pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let mut results = Results::default();
     let server = Server::start()?;
-    for max_in_flight in [10_000, FEW] {
+    for max_in_flight in [10_000, LOW_IN_FLIGHT] {
         results.print_title(&match max_in_flight {
-            FEW => format!("a server that is stopped, with up to {FEW} calls in flight"),
+            LOW_IN_FLIGHT => format!("a server that is stopped, with up to {LOW_IN_FLIGHT} calls in flight"),
             _ => "a server that is stopped".to_owned(),
         })?;
         let probe = WakeUpProbe::start();
@@ -102,4 +102,4 @@ impl Results {
 }
 
 /// A number of calls in flight that a stall exceeds.
-const FEW: usize = 50;
+const LOW_IN_FLIGHT: usize = 50;

@@ -44,7 +44,7 @@ impl Sink {
 fn receive(stream: &TcpStream) -> io::Result<Vec<SystemTime>> {
     let mut arrivals = Vec::new();
     let mut head = [0; HEAD];
-    let mut body = [0; LONGEST];
+    let mut body = [0; MAX_PAYLOAD];
     while read(stream, &mut head)?.is_some() {
         let length = u32::from_be_bytes([head[12], head[13], head[14], head[15]]) as usize;
         let body =
@@ -85,4 +85,4 @@ fn read(stream: &TcpStream, mut buffer: &mut [u8]) -> io::Result<Option<SystemTi
 const HEAD: usize = 16;
 /// Bit of its third byte.
 const HEARTBEAT: u8 = 0x40;
-const LONGEST: usize = 4096;
+const MAX_PAYLOAD: usize = 4096;

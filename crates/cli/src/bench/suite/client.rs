@@ -160,7 +160,7 @@ fn read_all(mut program: Program, plan: &CellPlan, stop: &Stop) -> Result<String
                 text.push_str(&line);
                 text.push('\n');
             }
-            None if text.is_empty() => return Err(ended(program)),
+            None if text.is_empty() => return Err(end_error(program)),
             None => return Ok(text),
         }
     }
@@ -190,7 +190,7 @@ pub(super) fn run_own(
     let deadline = deadline(plan);
     let (mut before, mut after) = (None, None);
     loop {
-        let Some(line) = next_line(&mut program, deadline, stop)? else { return Err(ended(program)) };
+        let Some(line) = next_line(&mut program, deadline, stop)? else { return Err(end_error(program)) };
         match line.as_str() {
             "begin" => before = server.cpu(),
             "end" => after = server.cpu(),
@@ -246,7 +246,7 @@ fn from_own(line: &str, server_cpu: Option<Duration>, command: String) -> Result
 /// The next line of a client; `None` if it has ended.
 fn next_line(program: &mut Program, deadline: Instant, stop: &Stop) -> Result<Option<String>, ClientError> {
     loop {
-        match program.line(LOOK) {
+        match program.line(POLL_INTERVAL) {
             Ok(line) => return Ok(Some(line)),
             Err(NoLine::Ended) => return Ok(None),
             Err(NoLine::TimedOut) if stop.is_stopped() => return Err(ClientError::Interrupted),
@@ -258,9 +258,9 @@ fn next_line(program: &mut Program, deadline: Instant, stop: &Stop) -> Result<Op
     }
 }
 
-fn ended(mut program: Program) -> ClientError {
+fn end_error(mut program: Program) -> ClientError {
     let how = program
-        .wait(LOOK * 10)
+        .wait(POLL_INTERVAL * 10)
         .map_or_else(|| "closed its output".to_owned(), |status| program.describe(status));
     ClientError::Failed(format!("the client {how}"))
 }
@@ -277,4 +277,4 @@ pub(super) fn scheme(url: &str) -> &str {
 }
 
 /// Between two looks at whether this program was interrupted.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -225,19 +225,19 @@ pub(super) struct CellPlan {
 impl CellPlan {
     /// Variants and pairs change settings of the suite and its cases: only what comes of all of them can be checked.
     fn check(&self) -> Result<(), String> {
-        let is_time = |seconds: f64| seconds > 0.0 && seconds <= LONGEST_S;
+        let is_time = |seconds: f64| seconds > 0.0 && seconds <= MAX_SECONDS;
         if !is_time(self.window_s) {
             return Err(format!(
-                "a window has more than 0 and at most {LONGEST_S} seconds, not {}",
+                "a window has more than 0 and at most {MAX_SECONDS} seconds, not {}",
                 self.window_s
             ));
         }
-        if !(0.0..=LONGEST_S).contains(&self.warmup_s) {
-            return Err(format!("a warm-up has 0 to {LONGEST_S} seconds, not {}", self.warmup_s));
+        if !(0.0..=MAX_SECONDS).contains(&self.warmup_s) {
+            return Err(format!("a warm-up has 0 to {MAX_SECONDS} seconds, not {}", self.warmup_s));
         }
         if let Some(interval) = self.interval_s.filter(|interval| !is_time(*interval)) {
             return Err(format!(
-                "an interval has more than 0 and at most {LONGEST_S} seconds, not {interval}"
+                "an interval has more than 0 and at most {MAX_SECONDS} seconds, not {interval}"
             ));
         }
         if self.connections == 0 || self.connections > self.callers {
@@ -248,7 +248,7 @@ impl CellPlan {
 }
 
 /// Longest time in a suite, in seconds.
-const LONGEST_S: f64 = 3600.0;
+const MAX_SECONDS: f64 = 3600.0;
 
 impl Definition {
     pub(super) fn parse(name: &str, text: &str) -> Result<Self, Failure> {

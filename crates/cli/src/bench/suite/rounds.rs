@@ -43,7 +43,7 @@ impl Rounds<'_> {
         let (mut running, missing) = self.prepare();
         let messages = Messages::new()?;
         let probe = NoiseProbe::calibrate();
-        terminal::print_error(format_args!("{}: {}", suite.name, outlook(&running, suite.rounds)));
+        terminal::print_error(format_args!("{}: {}", suite.name, describe_work(&running, suite.rounds)));
         let cases: Vec<_> = suite.cases.iter().map(|case| case.id.clone()).collect();
         'rounds: for round in 0..suite.rounds {
             for case in &cases {
@@ -89,10 +89,10 @@ impl Rounds<'_> {
     }
 
     fn find_programs(&mut self, plan: &CellPlan) -> Result<(Option<Peer>, Peer), String> {
-        let most = open_files::most_connections();
-        if plan.connections > most {
+        let limit = open_files::max_connections();
+        if plan.connections > limit {
             return Err(format!(
-                "it has {} connections, and a process may open {most} here: raise the limit of open files (ulimit -n)",
+                "it has {} connections, and a process may open {limit} here: raise the limit of open files (ulimit -n)",
                 plan.connections
             ));
         }
@@ -203,8 +203,8 @@ impl Rounds<'_> {
     }
 }
 
-/// Announces the amount of work and its estimated duration.
-fn outlook(running: &[Running], rounds: u64) -> String {
+/// Describes the amount of work and its estimated duration.
+fn describe_work(running: &[Running], rounds: u64) -> String {
     let windows = running.len() as u64 * rounds;
     let in_round: f64 =
         running.iter().map(|cell| cell.plan.warmup_s + cell.plan.window_s + AROUND_WINDOW_S).sum();

@@ -14,7 +14,7 @@ use super::WorkersOptions;
 use super::message::{Command, PlanMessage, Report, TargetOptions};
 use super::options::Endpoint;
 use super::service::LoadWorkerClient;
-use super::session::{ALIVE, SILENCE};
+use super::session::{KEEPALIVE_INTERVAL, LIVENESS_TIMEOUT};
 use crate::failure::Failure;
 use crate::terminal;
 
@@ -88,8 +88,8 @@ impl Peer {
     }
 
     async fn next_report(&mut self) -> Result<Report, Failure> {
-        let report = timeout(SILENCE, self.reports.message()).await;
-        let report = report.map_err(|_| Failure::new(format!("it was silent for {SILENCE:?}")))?;
+        let report = timeout(LIVENESS_TIMEOUT, self.reports.message()).await;
+        let report = report.map_err(|_| Failure::new(format!("it was silent for {LIVENESS_TIMEOUT:?}")))?;
         report?.ok_or_else(|| Failure::new("it ended the load without results"))
     }
 
@@ -144,7 +144,8 @@ impl<F: FnMut(&Second)> Load<F> {
             let ahead = then.saturating_duration_since(Instant::now() + peer.distance);
             peer.commands.send(Command::Start(ahead.as_nanos() as u64)).await?;
         }
-        let length = plan.measured_time().map(|length| plan.warmup + length + plan.drain_timeout + SILENCE);
+        let length =
+            plan.measured_time().map(|length| plan.warmup + length + plan.drain_timeout + LIVENESS_TIMEOUT);
         let (sender, events) = mpsc::unbounded_channel();
         // Those of a worker's clock may be one more.
         let seconds = length.map_or(u64::MAX, |length| length.as_secs() + 1);
@@ -168,7 +169,7 @@ impl<F: FnMut(&Second)> Load<F> {
         let mut outcomes = Vec::new();
         let mut lost = Vec::new();
         let mut stopping = false;
-        let mut ticks = interval(ALIVE / 10);
+        let mut ticks = interval(KEEPALIVE_INTERVAL / 10);
         let mut tick = 0_u32;
         while outcomes.len() + lost.len() < self.names.len() {
             tokio::select! {
@@ -188,15 +189,15 @@ impl<F: FnMut(&Second)> Load<F> {
                 _ = ticks.tick() => {
                     tick = tick.wrapping_add(1);
                     if tick.is_multiple_of(10) {
-                        self.tell(&Command::Alive);
+                        self.send_to_all(&Command::Alive);
                     }
                 }
             }
             let is_late = self.ends.is_some_and(|ends| Instant::now() > ends);
             if !stopping && (stop.is_stopped() || !lost.is_empty() || is_late) {
                 stopping = true;
-                self.tell(&Command::Stop);
-                self.ends = Instant::now().checked_add(SILENCE + plan.drain_timeout);
+                self.send_to_all(&Command::Stop);
+                self.ends = Instant::now().checked_add(LIVENESS_TIMEOUT + plan.drain_timeout);
             } else if is_late {
                 break;
             }
@@ -216,11 +217,11 @@ impl<F: FnMut(&Second)> Load<F> {
     }
 
     /// Sends a command to all. One that does not read its commands is found by its silence.
-    fn tell(&self, command: &Command) {
+    fn send_to_all(&self, command: &Command) {
         for worker in &self.commands {
             let (worker, command) = (worker.clone(), command.clone());
             tokio::spawn(async move {
-                let _ = timeout(SILENCE, worker.send(command)).await;
+                let _ = timeout(LIVENESS_TIMEOUT, worker.send(command)).await;
             });
         }
     }

@@ -408,11 +408,11 @@ impl OutcomeMessage {
 
 /// Texts of failures, which may be as long as their servers want.
 fn shorten(reasons: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let cut = |reason: &String| reason[..reason.floor_char_boundary(LONGEST_REASON)].to_owned();
+    let cut = |reason: &String| reason[..reason.floor_char_boundary(MAX_REASON_BYTES)].to_owned();
     reasons.iter().map(|(error, reason)| (error.clone(), cut(reason))).collect()
 }
 
-const LONGEST_REASON: usize = 1024;
+const MAX_REASON_BYTES: usize = 1024;
 
 fn decode_histogram(text: &str) -> Result<Histogram<u64>, String> {
     hdr::decode(text).map_err(|error| error.to_string())
@@ -557,13 +557,13 @@ pub(super) mod tests {
         let mut outcome = Outcome::merge(1, &[]);
         outcome.counts.planned = 1;
         outcome.methods[0].response.record(1_234_567).unwrap();
-        outcome.methods[0].reasons.insert("unknown".to_owned(), "é".repeat(LONGEST_REASON));
+        outcome.methods[0].reasons.insert("unknown".to_owned(), "é".repeat(MAX_REASON_BYTES));
         outcome.lost =
             Some(Lost { calls: 2, after: Duration::from_secs(1), reason: "r".into(), for_good: true });
         let message = OutcomeMessage::from(&outcome);
         let again = message.clone().into_outcome(1).unwrap();
         assert_eq!(again.methods[0].response, outcome.methods[0].response);
-        assert_eq!(again.methods[0].reasons["unknown"], "é".repeat(LONGEST_REASON / 2));
+        assert_eq!(again.methods[0].reasons["unknown"], "é".repeat(MAX_REASON_BYTES / 2));
         assert_eq!(
             Outcome::merge(1, std::slice::from_ref(&again)).methods[0].reasons,
             again.methods[0].reasons

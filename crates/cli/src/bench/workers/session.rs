@@ -18,22 +18,23 @@ use super::service::LoadWorker;
 /// A process that makes loads for coordinators, one at a time.
 pub(super) struct Worker {
     bounds: Arc<Bounds>,
-    turn: Arc<Semaphore>,
+    slot: Arc<Semaphore>,
 }
 
 impl Worker {
     pub(super) fn new(bounds: Bounds) -> Self {
-        Self { bounds: Arc::new(bounds), turn: Arc::new(Semaphore::new(1)) }
+        Self { bounds: Arc::new(bounds), slot: Arc::new(Semaphore::new(1)) }
     }
 }
 
 impl LoadWorker for Worker {
     async fn load(&self, commands: Streaming<Command>) -> Result<Streaming<Report>> {
-        let turn = self.turn.clone().try_acquire_owned();
-        let turn = turn.map_err(|_| Status::resource_exhausted("this worker is busy with another load"))?;
+        let permit = self.slot.clone().try_acquire_owned();
+        let permit =
+            permit.map_err(|_| Status::resource_exhausted("this worker is busy with another load"))?;
         let bounds = self.bounds.clone();
         Ok(Streaming::produce(move |reports| async move {
-            Session { commands, reports }.run(&bounds, Arc::new(turn)).await
+            Session { commands, reports }.run(&bounds, Arc::new(permit)).await
         }))
     }
 }
@@ -54,28 +55,28 @@ impl Drop for StopOnDrop {
 }
 
 impl Session {
-    async fn run(mut self, bounds: &Bounds, turn: Arc<OwnedSemaphorePermit>) -> Result<()> {
+    async fn run(mut self, bounds: &Bounds, permit: Arc<OwnedSemaphorePermit>) -> Result<()> {
         let Command::Prepare(message) = self.next_command().await? else {
             return Err(Status::invalid_argument("the first command prepares a load").into());
         };
         let (plan, part) = bounds.accept(*message)?;
-        let ready = connect(plan, part, turn.clone()).await?;
+        let ready = connect(plan, part, permit.clone()).await?;
         send_report(&self.reports, Report::Ready(ready.threads() as u64)).await?;
         let Some(delay) = self.wait_for_start().await? else { return Ok(()) };
         let Self { commands, reports } = self;
         let stop = Stop::default();
         let _ends_with_this = StopOnDrop(stop.clone());
-        let (parts, load) = start(ready, delay, stop.clone(), turn);
+        let (parts, load) = start(ready, delay, stop.clone(), permit);
         // A separate task, which reads from the coordinator even while the coordinator does not read reports. It ends
         // with this one.
         let mut listener = JoinSet::new();
-        listener.spawn(obey(commands, stop));
-        pass_seconds(&reports, parts, &mut listener).await?;
+        listener.spawn(watch_commands(commands, stop));
+        forward_seconds(&reports, parts, &mut listener).await?;
         let outcome = load.await.map_err(|_| Status::internal("the load panicked"))?.map_err(unavailable)?;
         send_report(&reports, Report::Done(Box::new((&outcome).into()))).await
     }
 
-    /// The next command, if it comes in time.
+    /// Receives the next command; fails after [`LIVENESS_TIMEOUT`].
     async fn next_command(&mut self) -> Result<Command> {
         Ok(next_command(&mut self.commands).await?)
     }
@@ -88,8 +89,8 @@ impl Session {
                 Command::Alive => {}
                 Command::Start(delay) => {
                     let delay = Duration::from_nanos(delay);
-                    let most = Status::invalid_argument("the start is too far ahead");
-                    return if delay <= SILENCE { Ok(Some(delay)) } else { Err(most.into()) };
+                    let too_late = Status::invalid_argument("the start is too far ahead");
+                    return if delay <= LIVENESS_TIMEOUT { Ok(Some(delay)) } else { Err(too_late.into()) };
                 }
                 Command::Stop => return Ok(None),
                 Command::Prepare(_) => {
@@ -101,21 +102,21 @@ impl Session {
 }
 
 async fn next_command(commands: &mut Streaming<Command>) -> Result<Command, Status> {
-    let next = timeout(SILENCE, commands.message()).await;
+    let next = timeout(LIVENESS_TIMEOUT, commands.message()).await;
     let next = next.map_err(|_| Status::deadline_exceeded("the coordinator is silent"))?;
     let ended = || Status::cancelled("the coordinator ended its commands");
     next.map_err(|error| error.into_status())?.ok_or_else(ended)
 }
 
-/// Sends a report, if the coordinator reads it in time.
+/// Sends a report; fails if the coordinator does not read it within [`LIVENESS_TIMEOUT`].
 async fn send_report(reports: &Sender<Report>, report: Report) -> Result<()> {
-    let sent = timeout(SILENCE, reports.send(report)).await;
+    let sent = timeout(LIVENESS_TIMEOUT, reports.send(report)).await;
     let sent = sent.map_err(|_| Status::deadline_exceeded("the coordinator does not read its reports"))?;
     sent.map_err(|_| Status::cancelled("the coordinator is gone").into())
 }
 
-/// Stops the load when the coordinator orders it, or is gone. Returns why it is.
-async fn obey(mut commands: Streaming<Command>, stop: Stop) -> Status {
+/// Stops the load on [`Command::Stop`] or when the coordinator is lost. Returns the status of the loss.
+async fn watch_commands(mut commands: Streaming<Command>, stop: Stop) -> Status {
     loop {
         match next_command(&mut commands).await {
             Ok(Command::Stop) => stop.stop(),
@@ -128,13 +129,13 @@ async fn obey(mut commands: Streaming<Command>, stop: Stop) -> Status {
     }
 }
 
-/// Passes on the seconds until the load has ended, or the listener, since the coordinator is gone.
-async fn pass_seconds(
+/// Reports each second until the load ends. Fails when the listener ends, because the coordinator is lost.
+async fn forward_seconds(
     reports: &Sender<Report>,
     mut parts: UnboundedReceiver<SecondPart>,
     listener: &mut JoinSet<Status>,
 ) -> Result<()> {
-    let mut alive = interval(ALIVE);
+    let mut alive = interval(KEEPALIVE_INTERVAL);
     loop {
         tokio::select! {
             part = parts.recv() => match part {
@@ -150,10 +151,10 @@ async fn pass_seconds(
 }
 
 /// Opens the connections. The worker is busy for as long as that takes, even if the coordinator is gone.
-async fn connect(plan: Plan, part: PlanPart, turn: Arc<OwnedSemaphorePermit>) -> Result<ReadyRun> {
+async fn connect(plan: Plan, part: PlanPart, permit: Arc<OwnedSemaphorePermit>) -> Result<ReadyRun> {
     let connecting = spawn_blocking(move || {
         let ready = ReadyRun::connect(&plan, part);
-        drop(turn);
+        drop(permit);
         ready
     });
     Ok(connecting.await.map_err(|_| Status::internal("the load panicked"))?.map_err(unavailable)?)
@@ -166,14 +167,14 @@ fn start(
     ready: ReadyRun,
     delay: Duration,
     stop: Stop,
-    turn: Arc<OwnedSemaphorePermit>,
+    permit: Arc<OwnedSemaphorePermit>,
 ) -> (UnboundedReceiver<SecondPart>, Load) {
     let then = Instant::now() + delay;
     let (sender, parts) = mpsc::unbounded_channel();
     let load = spawn_blocking(move || {
         // The seconds of a load that is being stopped are not needed.
         let outcome = ready.start(then, &stop, |part| drop(sender.send(part)));
-        drop(turn);
+        drop(permit);
         outcome
     });
     (parts, load)
@@ -186,10 +187,10 @@ fn unavailable(error: RunError) -> Status {
     }
 }
 
-/// Silence after which the other side counts as lost.
-pub(super) const SILENCE: Duration = Duration::from_secs(10);
-/// Interval of the signs of life.
-pub(super) const ALIVE: Duration = Duration::from_secs(1);
+/// Time without a message after which the peer counts as lost.
+pub(super) const LIVENESS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval of keepalive messages.
+pub(super) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -216,26 +217,27 @@ mod tests {
         for _ in 0..10 {
             seconds.send(second()).unwrap();
         }
-        let passing = tokio::spawn(async move { pass_seconds(&reports, parts, &mut JoinSet::new()).await });
+        let forwarding =
+            tokio::spawn(async move { forward_seconds(&reports, parts, &mut JoinSet::new()).await });
         let stop = Stop::default();
         commands.send(Command::Alive).await.unwrap();
         drop(commands);
-        let gone = obey(received, stop.clone()).await;
-        assert!(stop.is_stopped() && !passing.is_finished(), "{gone}");
-        passing.abort();
+        let gone = watch_commands(received, stop.clone()).await;
+        assert!(stop.is_stopped() && !forwarding.is_finished(), "{gone}");
+        forwarding.abort();
     }
 
     #[tokio::test]
     async fn order_to_stop_stops_the_load_but_not_the_conversation() {
         let (commands, received) = Streaming::channel(4);
         let stop = Stop::default();
-        let obeying = tokio::spawn(obey(received, stop.clone()));
+        let watching = tokio::spawn(watch_commands(received, stop.clone()));
         commands.send(Command::Stop).await.unwrap();
         while !stop.is_stopped() {
             tokio::task::yield_now().await;
         }
-        assert!(!obeying.is_finished());
+        assert!(!watching.is_finished());
         drop(commands);
-        assert!(obeying.await.unwrap().message().contains("ended its commands"));
+        assert!(watching.await.unwrap().message().contains("ended its commands"));
     }
 }

@@ -24,7 +24,7 @@ const BEND: usize = 40;
 const BELOW: usize = 2 * ROW / 3;
 
 /// How many letters fit into a box.
-const LETTERS: usize = 30;
+const MAX_CHARS: usize = 30;
 
 /// Adds the graph, and a table of the same.
 pub(super) fn draw(html: &mut Html, graph: &CallGraph) {
@@ -112,9 +112,9 @@ fn draw_rate(html: &mut Html, edge: &Edge, cell: (usize, usize), height: usize, 
 }
 
 fn shorten(name: &str) -> String {
-    match name.chars().count() <= LETTERS {
+    match name.chars().count() <= MAX_CHARS {
         true => name.to_owned(),
-        false => name.chars().take(LETTERS - 1).chain(['…']).collect(),
+        false => name.chars().take(MAX_CHARS - 1).chain(['…']).collect(),
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
         draw(&mut html, &CallGraph { nodes, edges, links: Vec::new() });
         let text = html.into_string();
         assert!(!text.contains("<script") && text.contains("&lt;script&gt;alert(1)"), "{text}");
-        assert!(text.contains(&format!(">{}…</text>", "x".repeat(LETTERS - 1))), "{text}");
+        assert!(text.contains(&format!(">{}…</text>", "x".repeat(MAX_CHARS - 1))), "{text}");
         assert_eq!((text.matches("class=edge").count(), text.matches("class=failing").count()), (2, 1));
         assert!(text.contains("viewBox=\"0 0 2320 64\""), "{text}");
         // What leads back, or to itself, bends below its row.

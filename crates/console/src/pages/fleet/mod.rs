@@ -126,17 +126,18 @@ impl Servers {
 
 impl Row {
     fn new(server: ServerView, outlier: Option<String>) -> Self {
-        let ServerView { address, admin, active, weight, look, failure, order, .. } = server;
-        let state = match (&look, &failure) {
-            (Some(look), _) if !look.ready => "not ready",
+        let ServerView { address, admin, active, weight, snapshot, failure, order, .. } = server;
+        let state = match (&snapshot, &failure) {
+            (Some(snapshot), _) if !snapshot.ready => "not ready",
             (Some(_), _) if !active => "inactive in the registry",
             (Some(_), _) => "ready",
             (None, Some(_)) => "unreachable",
             (None, None) => "not asked yet",
         };
-        let (kind, version) = look.as_ref().map(|look| (look.kind, look.version.clone())).unzip();
+        let (kind, version) =
+            snapshot.as_ref().map(|snapshot| (snapshot.kind, snapshot.version.clone())).unzip();
         let (rates, percentiles) =
-            look.as_ref().map(|look| (look.rates(), look.percentiles())).unwrap_or_default();
+            snapshot.as_ref().map(|snapshot| (snapshot.rates(), snapshot.percentiles())).unwrap_or_default();
         Self {
             address,
             admin: admin.unwrap_or_default(),
@@ -144,12 +145,12 @@ impl Row {
             failure,
             kind,
             version: version.unwrap_or_default(),
-            uptime: look.as_ref().map_or(0.0, |look| look.uptime),
+            uptime: snapshot.as_ref().map_or(0.0, |snapshot| snapshot.uptime),
             weight,
-            connections: look.as_ref().map_or(0, |look| look.connections),
+            connections: snapshot.as_ref().map_or(0, |snapshot| snapshot.connections),
             per_second: rates.0,
             errors_per_second: rates.1,
-            in_flight: look.as_ref().map_or(0, |look| look.in_flight()),
+            in_flight: snapshot.as_ref().map_or(0, |snapshot| snapshot.in_flight()),
             p50: percentiles.0,
             p99: percentiles.1,
             outlier,

@@ -6,18 +6,18 @@ use polyrpc::client::EndpointInfo;
 use super::super::flags;
 use crate::console::NamedClient;
 use crate::console::State;
-use crate::fleet::{OwnCall, OwnLook, OwnMethod};
+use crate::fleet::{OwnEndpoint, OwnMethod, OwnSnapshot};
 use crate::reply::Reply;
 
 /// Maximum number of methods that are sent: the busiest.
-const METHODS: usize = 500;
+const MAX_METHODS: usize = 500;
 
 /// Answers with the state of this process, for the page of its registry.
 pub(super) fn answer(state: &State) -> Reply {
-    Reply::json("fleet-self", &look(state))
+    Reply::json("fleet-self", &own_snapshot(state))
 }
 
-fn look(state: &State) -> OwnLook {
+fn own_snapshot(state: &State) -> OwnSnapshot {
     let stats = state.stats();
     let settings = flags::all(state).into_iter().map(|flag| (flag.name, flag.value));
     let version = stats.iter().map(|stats| stats.version.as_str()).find(|version| !version.is_empty());
@@ -35,8 +35,8 @@ fn look(state: &State) -> OwnLook {
     }
     let mut methods: Vec<_> = methods.into_values().collect();
     methods.sort_by(|one, other| other.per_second.total_cmp(&one.per_second));
-    methods.truncate(METHODS);
-    OwnLook {
+    methods.truncate(MAX_METHODS);
+    OwnSnapshot {
         version: version
             .map_or_else(|| concat!("polyrpc/", env!("CARGO_PKG_VERSION")).to_owned(), str::to_owned),
         ready: state.is_serving("") == Some(true),
@@ -50,9 +50,9 @@ fn look(state: &State) -> OwnLook {
 }
 
 /// Returns the servers of a client.
-fn calls(observed: &NamedClient) -> Vec<OwnCall> {
+fn calls(observed: &NamedClient) -> Vec<OwnEndpoint> {
     let protocol = observed.client.protocol().as_str();
-    let call = |info: EndpointInfo| OwnCall {
+    let call = |info: EndpointInfo| OwnEndpoint {
         client: observed.name.clone(),
         protocol: protocol.to_owned(),
         address: info.instance.address.clone(),

@@ -239,7 +239,7 @@ impl MethodRow {
             profile.methods.keys().map(String::as_str).chain(weights.keys().copied()).collect();
         let row = |name: &str| Self {
             name: name.to_owned(),
-            share: percent(profile.methods.get(name).copied().unwrap_or(0), profile.looks) / 100.0,
+            share: percent(profile.methods.get(name).copied().unwrap_or(0), profile.sampling_rounds) / 100.0,
             weight: weights.get(name).copied().unwrap_or(0),
         };
         let mut rows: Vec<_> = names.into_iter().map(row).collect();

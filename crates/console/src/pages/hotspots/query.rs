@@ -71,9 +71,9 @@ pub(crate) fn query(request: &PageRequest, kind: ProfileKind) -> Result<ProfileQ
     );
     const GONE: (u16, &str) = (404, "There is no profile of that number and kind: 32 are kept.");
     let given = |name| request.parameter(name).filter(|value| !value.is_empty());
-    let number = |name, usual: u64, most: u64| match given(name) {
+    let number = |name, usual: u64, max: u64| match given(name) {
         None => Ok(usual),
-        Some(text) => text.parse().ok().filter(|number| (1..=most).contains(number)).ok_or(WRONG),
+        Some(text) => text.parse().ok().filter(|number| (1..=max).contains(number)).ok_or(WRONG),
     };
     let kept_profile = |name| match given(name) {
         None => Ok(None),

@@ -39,9 +39,9 @@ pub(crate) fn query(request: &PageRequest) -> Result<TapQuery, (u16, &'static st
          or server, status is ok, failed, a number or a code such as not_found.",
     );
     let given = |name| request.parameter(name).filter(|value| !value.is_empty());
-    let number = |name, usual: u64, most: u64| match given(name) {
+    let number = |name, usual: u64, max: u64| match given(name) {
         None => Ok(usual),
-        Some(text) => text.parse().ok().filter(|number| (1..=most).contains(number)).ok_or(WRONG),
+        Some(text) => text.parse().ok().filter(|number| (1..=max).contains(number)).ok_or(WRONG),
     };
     let side = match given("side") {
         None => None,

@@ -12,18 +12,18 @@ use polyrpc::discovery::{Advertisement, Attributes, Registrar};
 use serde::{Deserialize, Serialize};
 
 use super::{Keys, Pair};
-use crate::http::ANSWER;
+use crate::http::RESPONSE_TIMEOUT;
 use crate::lenient_list::LenientList;
 use crate::rpcx_tree::attributes;
 use crate::url_parts::path;
 
 impl Registrar for Keys {
     fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
-        async { Ok(self.enter(entry).await?) }.boxed()
+        async { Ok(self.register(entry).await?) }.boxed()
     }
 
     fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
-        async { Ok(self.leave(entry).await?) }.boxed()
+        async { Ok(self.deregister(entry).await?) }.boxed()
     }
 
     fn current_attributes<'a>(
@@ -43,7 +43,7 @@ impl Registrar for Keys {
 }
 
 impl Keys {
-    async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
+    async fn register(&self, entry: &Advertisement) -> Result<(), Status> {
         let directory = self.service_path(&entry.service);
         let key = format!("{directory}/{}", entry.instance);
         let value = entry.instance.attributes.to_string();
@@ -57,7 +57,7 @@ impl Keys {
             self.put(&self.base, "rpcx_path").await?;
         }
         self.put(&directory, &entry.service).await?;
-        self.enter_with_new_session(key, &value, entry.ttl).await
+        self.register_with_new_session(key, &value, entry.ttl).await
     }
 
     /// Writes a key that is held by this session, if it has changed or was lost: a write needs the consensus of
@@ -72,9 +72,9 @@ impl Keys {
 
     /// Registers a key that is not registered by this process. A present holder is an earlier process: an address has
     /// one server, so that process is gone.
-    async fn enter_with_new_session(&self, key: String, value: &str, ttl: Duration) -> Result<(), Status> {
+    async fn register_with_new_session(&self, key: String, value: &str, ttl: Duration) -> Result<(), Status> {
         let session = self.open(&key, ttl).await?;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             if self.acquire(&key, &session, value).await? {
                 self.sessions.lock().unwrap_or_else(PoisonError::into_inner).insert(key, session);
                 return Ok(());
@@ -89,7 +89,7 @@ impl Keys {
         Err(Status::aborted(format!("Consul does not release the key {key}")))
     }
 
-    async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
+    async fn deregister(&self, entry: &Advertisement) -> Result<(), Status> {
         let key = format!("{}/{}", self.service_path(&entry.service), entry.instance);
         let action = format!("cannot delete Consul's key {key}");
         self.consul.delete(&format!("/kv/{}", path(&key))).await?.check_success(&action)?;
@@ -116,7 +116,8 @@ impl Keys {
     }
 
     async fn look_up(&self, key: &str) -> Result<Option<Pair>, Status> {
-        let answer = self.consul.get(&format!("/kv/{}", path(key)), Attributes::new(), ANSWER).await?;
+        let answer =
+            self.consul.get(&format!("/kv/{}", path(key)), Attributes::new(), RESPONSE_TIMEOUT).await?;
         if answer.status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
@@ -186,6 +187,6 @@ struct Session {
 
 /// As in libkv.
 const LOCK_DELAY: Duration = Duration::from_millis(1);
-const TRIES: u32 = 5;
+const MAX_ATTEMPTS: u32 = 5;
 /// Flags of Consul's own locks, and of libkv's keys: 0x2ddccbc058a50c18.
 const FLAGS: &str = "3304740253564472344";

@@ -58,7 +58,9 @@ impl KeysWatch {
     async fn query(&mut self) -> Result<Vec<Instance>, Status> {
         let KeyDiscovery { consul, prefix } = &self.of;
         let query = Attributes::new().with("recurse", "");
-        let answer = consul.watch(&format!("/kv/{}", path(prefix)), query, &mut self.index, WAIT).await?;
+        let answer = consul
+            .watch(&format!("/kv/{}", path(prefix)), query, &mut self.index, BLOCKING_QUERY_WAIT)
+            .await?;
         let pairs: LenientList<Pair> = match answer.status {
             // No such key is no failure: no server is registered yet.
             StatusCode::NOT_FOUND => LenientList::default(),
@@ -85,7 +87,7 @@ fn instances(pairs: Vec<Pair>, prefix: &str) -> Vec<Instance> {
 }
 
 /// Wait of rpcx (libkv `store/consul`).
-const WAIT: Duration = Duration::from_secs(15);
+const BLOCKING_QUERY_WAIT: Duration = Duration::from_secs(15);
 
 #[cfg(test)]
 mod tests {

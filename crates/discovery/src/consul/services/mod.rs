@@ -20,7 +20,7 @@ pub struct Services {
     consul: Consul,
     written: InstanceFormat,
     /// Entries that were registered here, by id.
-    entered: Mutex<HashMap<String, Advertisement>>,
+    registered: Mutex<HashMap<String, Advertisement>>,
 }
 
 /// Format of an instance.
@@ -34,7 +34,7 @@ enum InstanceFormat {
 
 impl Services {
     pub(super) fn new(consul: Consul) -> Self {
-        Self { consul, written: InstanceFormat::Plainly, entered: Mutex::default() }
+        Self { consul, written: InstanceFormat::Plainly, registered: Mutex::default() }
     }
 
     /// Registers instances in the format of rpcx 1 (v1.1, `serverplugin/consul.go`), for its clients. Discovery

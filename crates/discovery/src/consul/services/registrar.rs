@@ -11,17 +11,17 @@ use polyrpc::discovery::{Advertisement, Attributes, Registrar};
 
 use super::format::{Registration, Service, legacy_rpcx_format, plain_registration};
 use super::{InstanceFormat, Services};
-use crate::http::ANSWER;
+use crate::http::RESPONSE_TIMEOUT;
 use crate::metadata::apply_changes;
 use crate::url_parts::segment;
 
 impl Registrar for Services {
     fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
-        async { Ok(self.enter(entry).await?) }.boxed()
+        async { Ok(self.register(entry).await?) }.boxed()
     }
 
     fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
-        async { Ok(self.leave(entry).await?) }.boxed()
+        async { Ok(self.deregister(entry).await?) }.boxed()
     }
 
     fn current_attributes<'a>(
@@ -33,9 +33,9 @@ impl Registrar for Services {
 }
 
 impl Services {
-    async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
+    async fn register(&self, entry: &Advertisement) -> Result<(), Status> {
         let id = id(entry);
-        if self.is_entered(&id, entry) && self.pass(&id).await? {
+        if self.is_registered(&id, entry) && self.pass(&id).await? {
             return Ok(());
         }
         let wanted = serde_json::to_vec(&self.registration(entry, &id)?)
@@ -43,7 +43,7 @@ impl Services {
         let query = Attributes::new().with("replace-existing-checks", "true");
         let answer = self.consul.put("/agent/service/register", query, wanted).await?;
         answer.check_success(&format!("cannot register {entry} in Consul"))?;
-        self.entered.lock().unwrap_or_else(PoisonError::into_inner).insert(id, entry.clone());
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner).insert(id, entry.clone());
         Ok(())
     }
 
@@ -53,15 +53,15 @@ impl Services {
         let answer = self.consul.put(&check, Attributes::new(), "").await?;
         // Agents before 1.11 return 500.
         if matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::INTERNAL_SERVER_ERROR) {
-            self.entered.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+            self.registered.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
             return Ok(false);
         }
         answer.check_success("cannot pass a Consul check").map(|()| true)
     }
 
-    async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
+    async fn deregister(&self, entry: &Advertisement) -> Result<(), Status> {
         let id = id(entry);
-        self.entered.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         let path = format!("/agent/service/deregister/{}", segment(&id));
         let answer = self.consul.put(&path, Attributes::new(), "").await?;
         match answer.status {
@@ -74,7 +74,7 @@ impl Services {
     async fn look_up(&self, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
         let id = id(entry);
         let path = format!("/agent/service/{}", segment(&id));
-        let answer = self.consul.get(&path, Attributes::new(), ANSWER).await?;
+        let answer = self.consul.get(&path, Attributes::new(), RESPONSE_TIMEOUT).await?;
         if answer.status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
@@ -93,8 +93,8 @@ impl Services {
         }
     }
 
-    fn is_entered(&self, id: &str, entry: &Advertisement) -> bool {
-        self.entered.lock().unwrap_or_else(PoisonError::into_inner).get(id) == Some(entry)
+    fn is_registered(&self, id: &str, entry: &Advertisement) -> bool {
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner).get(id) == Some(entry)
     }
 }
 

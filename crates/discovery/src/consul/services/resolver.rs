@@ -69,7 +69,7 @@ impl ServicesWatch {
             query.set("tag", tag);
         }
         let path = format!("/health/service/{}", segment(name));
-        let answer = consul.watch(&path, query, &mut self.index, WAIT).await?;
+        let answer = consul.watch(&path, query, &mut self.index, BLOCKING_QUERY_WAIT).await?;
         let healthy: LenientList<Healthy> =
             answer.json(&format!("cannot list the healthy instances of {name} in Consul"))?;
         self.index.advance(&answer)?;
@@ -84,4 +84,4 @@ impl ServicesWatch {
 }
 
 /// Wait of brpc.
-const WAIT: Duration = Duration::from_secs(60);
+const BLOCKING_QUERY_WAIT: Duration = Duration::from_secs(60);

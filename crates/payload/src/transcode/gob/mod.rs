@@ -13,14 +13,14 @@ mod parse;
 
 pub(super) use self::parse::parse;
 
-pub(super) fn print(message: &Message, bytes: &[u8], most: usize) -> Result<Vec<u8>, Error> {
+pub(super) fn print(message: &Message, bytes: &[u8], max: usize) -> Result<Vec<u8>, Error> {
     let mut types = Types { pool: message.pool(), known: HashMap::new(), next: id::FIRST, out: Vec::new() };
     let root = types.message(message.id());
     let mut out = types.out;
     out.reserve(2 * bytes.len() + 16);
     let mark = begin(&mut out);
     put_int(&mut out, root.into());
-    let sink = print::print(message, bytes, Sink { out, last: BEFORE_THE_FIRST }, most)?;
+    let sink = print::print(message, bytes, Sink { out, last: BEFORE_THE_FIRST }, max)?;
     let mut out = sink.out;
     end(&mut out, mark);
     Ok(out)

@@ -23,9 +23,9 @@ pub(super) fn parse(message: &Message, dialect: Json, bytes: &[u8]) -> Result<Pa
     parse::parse(message, source, dialect, bytes.len())
 }
 
-pub(super) fn print(message: &Message, dialect: Json, bytes: &[u8], most: usize) -> Result<Vec<u8>, Error> {
+pub(super) fn print(message: &Message, dialect: Json, bytes: &[u8], max: usize) -> Result<Vec<u8>, Error> {
     let sink = sink::Sink::new(dialect, bytes.len().saturating_mul(2));
-    print::print(message, bytes, sink, most).map(sink::Sink::into_bytes)
+    print::print(message, bytes, sink, max).map(sink::Sink::into_bytes)
 }
 
 /// Prints a message; also returns how many records that took.

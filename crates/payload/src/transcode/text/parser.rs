@@ -325,13 +325,13 @@ impl<'p, 'a> Parser<'p, 'a> {
         Ok(())
     }
 
-    fn digits(&mut self, least: usize, most: usize, radix: u32) -> Result<u32, Error> {
+    fn digits(&mut self, min: usize, max: usize, radix: u32) -> Result<u32, Error> {
         let rest = self.text.get(self.at..).unwrap_or_default();
-        let count = rest.iter().take(most).take_while(|byte| char::from(**byte).is_digit(radix)).count();
+        let count = rest.iter().take(max).take_while(|byte| char::from(**byte).is_digit(radix)).count();
         let digits = rest.get(..count).and_then(|digits| std::str::from_utf8(digits).ok());
         self.at += count;
         match digits.and_then(|digits| u32::from_str_radix(digits, radix).ok()) {
-            Some(value) if count >= least => Ok(value),
+            Some(value) if count >= min => Ok(value),
             _ => Err(self.wrong("Invalid escape sequence in string literal.")),
         }
     }

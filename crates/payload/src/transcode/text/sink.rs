@@ -3,9 +3,9 @@ use super::super::print::{self, MapKey};
 use crate::schema::{EnumType, Field, Message};
 use crate::transcode::Error;
 
-pub(in super::super) fn print(message: &Message, bytes: &[u8], most: usize) -> Result<Vec<u8>, Error> {
+pub(in super::super) fn print(message: &Message, bytes: &[u8], max: usize) -> Result<Vec<u8>, Error> {
     let sink = Sink { out: Vec::with_capacity(bytes.len().saturating_mul(2)), level: 0 };
-    print::print(message, bytes, sink, most).map(|sink| sink.out)
+    print::print(message, bytes, sink, max).map(|sink| sink.out)
 }
 
 /// Writes one field per line, like `TextFormat::PrintToString`.

@@ -16,7 +16,7 @@ use futures_util::{Stream, StreamExt, stream};
 use polyrpc_core::{Metadata, Status};
 use tokio::sync::mpsc;
 
-use crate::codec::{IN_PLACE, on_blocking_pool};
+use crate::codec::{MAX_IN_PLACE_BYTES, on_blocking_pool};
 use crate::error::{ClientResult, Error, Failure, Result};
 
 pub use polyrpc_core::session::StreamOptions;
@@ -161,7 +161,7 @@ impl<T: Send + 'static> Streaming<T> {
                     return Poll::Ready(Some(message.map_err(Failure::from)));
                 }
                 match ready!(raw.poll_next(cx)) {
-                    Some(Ok(bytes)) if bytes.len() > IN_PLACE && decodes_slowly(&bytes) => {
+                    Some(Ok(bytes)) if bytes.len() > MAX_IN_PLACE_BYTES && decodes_slowly(&bytes) => {
                         let decode = decode.clone();
                         decoding = Some(Box::pin(on_blocking_pool(move || decode(bytes))));
                     }

@@ -80,11 +80,11 @@ impl Outgoing {
 
 /// Returns the memory of a queued message: its bytes, and its slot.
 pub(super) fn footprint(message: &Bytes) -> usize {
-    message.len() + SLOT
+    message.len() + MESSAGE_OVERHEAD
 }
 
 /// Approximate memory of a queued message without its bytes. Peers may send very many empty ones.
-const SLOT: usize = 64;
+const MESSAGE_OVERHEAD: usize = 64;
 
 impl OutgoingReceiver {
     /// Returns the head, sent before the first message, once it is set.

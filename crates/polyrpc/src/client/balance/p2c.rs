@@ -109,7 +109,7 @@ impl P2cPicker {
         let (Some(server), Some(candidate)) = (self.servers.get(index), context.candidates.get(index)) else {
             return f64::INFINITY;
         };
-        let latency = server.latency.decayed_average(now, self.decay.tau).max(LEAST_LATENCY);
+        let latency = server.latency.decayed_average(now, self.decay.tau).max(MIN_LATENCY);
         latency * (candidate.load().in_flight() + 1) as f64 / server.weight
     }
 
@@ -142,7 +142,7 @@ impl P2cPicker {
 }
 
 /// A microsecond: smaller latencies count as equal.
-const LEAST_LATENCY: f64 = 1e3;
+const MIN_LATENCY: f64 = 1e3;
 
 impl Picker for P2cPicker {
     fn pick(&self, context: &PickContext<'_>) -> Option<usize> {

@@ -8,8 +8,8 @@ impl Tiers {
     pub(super) fn from_ranks(ranks: impl Iterator<Item = (usize, f64)>) -> Self {
         let mut ranked: Vec<_> = ranks.collect();
         ranked.sort_by(|(_, one), (_, other)| one.total_cmp(other));
-        let alike = ranked.chunk_by(|(_, one), (_, other)| one == other);
-        Self(alike.map(|tier| tier.iter().map(|&(index, _)| index).collect()).collect())
+        let tiers = ranked.chunk_by(|(_, one), (_, other)| one == other);
+        Self(tiers.map(|tier| tier.iter().map(|&(index, _)| index).collect()).collect())
     }
 }
 

@@ -4,7 +4,7 @@ use super::Candidate;
 #[derive(PartialEq, Eq)]
 pub(super) struct Weights {
     /// End of each server's weight.
-    ends: Box<[u64]>,
+    cumulative: Box<[u64]>,
 }
 
 impl Weights {
@@ -15,27 +15,27 @@ impl Weights {
 
     pub(super) fn new(weights: impl IntoIterator<Item = u32>) -> Self {
         let mut end = 0;
-        let ends = weights.into_iter().map(|weight| {
+        let cumulative = weights.into_iter().map(|weight| {
             end += u64::from(weight);
             end
         });
-        Self { ends: ends.collect() }
+        Self { cumulative: cumulative.collect() }
     }
 
     /// Sum of all weights: the number of units.
     pub(super) fn total(&self) -> u64 {
-        self.ends.last().copied().unwrap_or(0)
+        self.cumulative.last().copied().unwrap_or(0)
     }
 
     /// Returns the server that a unit belongs to. Servers of weight zero own no unit.
     pub(super) fn at(&self, unit: u64) -> usize {
-        self.ends.partition_point(|&end| end <= unit)
+        self.cumulative.partition_point(|&end| end <= unit)
     }
 
     /// Iterates over all servers with their weights.
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, u64)> {
-        let begins = [0].into_iter().chain(self.ends.iter().copied());
-        self.ends.iter().zip(begins).map(|(end, begin)| end - begin).enumerate()
+        let begins = [0].into_iter().chain(self.cumulative.iter().copied());
+        self.cumulative.iter().zip(begins).map(|(end, begin)| end - begin).enumerate()
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) async fn call_with_backup(
     let mut delay = pin!(sleep(delay));
     let mut is_patient = true;
     // Result of the call unless another attempt succeeds.
-    let mut settled = None;
+    let mut final_result = None;
     loop {
         let finished = tokio::select! {
             biased;
@@ -62,14 +62,14 @@ pub(super) async fn call_with_backup(
             retry_loop.record_unreachable(&finished.chosen.guard, &status);
         }
         if !is_retryable(&status, routing.idempotent) {
-            settled.get_or_insert_with(|| finished.ended.clone());
+            final_result.get_or_insert_with(|| finished.ended.clone());
         }
         // No retry is needed while another attempt is in flight.
         if !attempts.is_empty() {
             continue;
         }
-        if let Some(settled) = settled {
-            return settled;
+        if let Some(final_result) = final_result {
+            return final_result;
         }
         let goes_on = match finished.has_left {
             true => retry_loop.may_retry(&status, &finished.chosen.guard),

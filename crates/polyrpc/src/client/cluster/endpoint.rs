@@ -97,13 +97,13 @@ impl Endpoint {
 
     /// Ejects the server if the quota allows it for this number of servers.
     #[cold]
-    pub(super) fn try_eject(&self, servers: usize, others_are_well: bool, now: Instant) {
+    pub(super) fn try_eject(&self, servers: usize, has_other_healthy: bool, now: Instant) {
         let Some(circuit) = &self.circuit else { return };
         let mut ejection = self.ejection.lock().unwrap_or_else(PoisonError::into_inner);
         if ejection.is_some() || self.pool.is_retired() {
             return;
         }
-        let permit = others_are_well.then(|| self.quota.take(circuit.ejection_limit(servers))).flatten();
+        let permit = has_other_healthy.then(|| self.quota.take(circuit.ejection_limit(servers))).flatten();
         if permit.is_none() {
             return circuit.reset();
         }
@@ -236,7 +236,7 @@ impl Endpoint {
         *self.ejection.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    pub(super) fn facts(&self, instance: &Instance, now: Instant) -> EndpointInfo {
+    pub(super) fn info(&self, instance: &Instance, now: Instant) -> EndpointInfo {
         EndpointInfo {
             instance: instance.clone(),
             in_flight: self.load.in_flight(),
@@ -291,7 +291,7 @@ pub struct EndpointInfo {
 impl EndpointInfo {
     /// Returns the state of the server of a client that has one.
     pub(in crate::client) fn from_pool(pool: &Pool) -> Option<Self> {
-        let (instance, counts, available) = pool.facts()?;
+        let (instance, counts, available) = pool.connection_info()?;
         let CallCounts { calls, failures, in_flight } = counts;
         Some(Self { instance, in_flight, available, ejected: false, calls, failures })
     }

@@ -75,8 +75,8 @@ impl EndpointGuard {
 
     #[cold]
     fn try_eject(&self, now: Instant) {
-        let others_are_well = self.snapshot.has_other_healthy(self.index, now);
-        self.endpoint().try_eject(self.endpoint_count(), others_are_well, now);
+        let has_other_healthy = self.snapshot.has_other_healthy(self.index, now);
+        self.endpoint().try_eject(self.endpoint_count(), has_other_healthy, now);
     }
 }
 

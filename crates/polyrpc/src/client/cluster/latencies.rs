@@ -8,10 +8,10 @@ use std::time::Duration;
 pub(super) struct Latencies {
     /// Ring buffer in microseconds; the newest value replaces the oldest.
     recent: [AtomicU32; RECENT],
-    noted: AtomicUsize,
+    recorded: AtomicUsize,
     /// Cached percentile in microseconds, and the number of recorded calls when it was computed.
-    answer: AtomicU32,
-    asked_at: AtomicUsize,
+    cached: AtomicU32,
+    computed_at: AtomicUsize,
 }
 
 /// Number of calls that count.
@@ -20,16 +20,16 @@ const RECENT: usize = 256;
 /// Number of calls required for a percentile.
 const MIN_CALLS: usize = 32;
 
-/// Number of calls for which a cached percentile stays valid.
-const FRESH: usize = 64;
+/// Number of further calls for which a cached percentile stays valid.
+const CACHED_CALLS: usize = 64;
 
 impl Default for Latencies {
     fn default() -> Self {
         Self {
             recent: [const { AtomicU32::new(0) }; RECENT],
-            noted: AtomicUsize::new(0),
-            answer: AtomicU32::new(0),
-            asked_at: AtomicUsize::new(0),
+            recorded: AtomicUsize::new(0),
+            cached: AtomicU32::new(0),
+            computed_at: AtomicUsize::new(0),
         }
     }
 }
@@ -37,7 +37,7 @@ impl Default for Latencies {
 impl Latencies {
     /// Records the latency of a call.
     pub(super) fn record(&self, latency: Duration) {
-        let index = self.noted.fetch_add(1, Ordering::Relaxed) % RECENT;
+        let index = self.recorded.fetch_add(1, Ordering::Relaxed) % RECENT;
         if let Some(slot) = self.recent.get(index) {
             slot.store(u32::try_from(latency.as_micros()).unwrap_or(u32::MAX), Ordering::Relaxed);
         }
@@ -46,22 +46,22 @@ impl Latencies {
     /// Returns this percentile of the recent latencies; `None` if there were too few calls. The value is cached; the
     /// share must always be the same.
     pub(super) fn percentile(&self, share: f64) -> Option<Duration> {
-        let noted = self.noted.load(Ordering::Relaxed);
-        if noted < MIN_CALLS {
+        let recorded = self.recorded.load(Ordering::Relaxed);
+        if recorded < MIN_CALLS {
             return None;
         }
-        let asked_at = self.asked_at.load(Ordering::Relaxed);
-        if asked_at == 0 || noted.wrapping_sub(asked_at) >= FRESH {
-            self.asked_at.store(noted, Ordering::Relaxed);
-            self.answer.store(self.percentile_of_recent(noted, share), Ordering::Relaxed);
+        let computed_at = self.computed_at.load(Ordering::Relaxed);
+        if computed_at == 0 || recorded.wrapping_sub(computed_at) >= CACHED_CALLS {
+            self.computed_at.store(recorded, Ordering::Relaxed);
+            self.cached.store(self.percentile_of_recent(recorded, share), Ordering::Relaxed);
         }
-        Some(Duration::from_micros(u64::from(self.answer.load(Ordering::Relaxed))))
+        Some(Duration::from_micros(u64::from(self.cached.load(Ordering::Relaxed))))
     }
 
     #[cold]
-    fn percentile_of_recent(&self, noted: usize, share: f64) -> u32 {
+    fn percentile_of_recent(&self, recorded: usize, share: f64) -> u32 {
         let mut all: Vec<u32> =
-            self.recent.iter().take(noted).map(|latency| latency.load(Ordering::Relaxed)).collect();
+            self.recent.iter().take(recorded).map(|latency| latency.load(Ordering::Relaxed)).collect();
         all.sort_unstable();
         let index = (share.clamp(0.0, 1.0) * all.len() as f64) as usize;
         all.get(index).or_else(|| all.last()).copied().unwrap_or(0)

@@ -84,8 +84,8 @@ struct Shared {
     /// Current servers; `None` before the first resolution.
     current: ArcSwapOption<Snapshot>,
     updates: watch::Sender<ResolverUpdate>,
-    /// Whether the task runs, or has nothing left to do.
-    kept: AtomicBool,
+    /// Whether the resolver task keeps the set current: it runs, or no further updates can arrive.
+    is_maintained: AtomicBool,
     common: EndpointContext,
     /// Recovery state of the cluster, if configured.
     recovery: Option<ClusterRecovery>,
@@ -98,13 +98,13 @@ struct Shared {
 pub(super) enum ResolverUpdate {
     /// No update yet.
     #[default]
-    Silence,
+    Pending,
     /// A set of servers.
     Set,
     /// The registry failed.
-    Trouble(Status),
+    Failed(Status),
     /// No more updates will follow.
-    Over,
+    Closed,
 }
 
 impl Channel {
@@ -129,7 +129,7 @@ impl Channel {
             factory,
             current: ArcSwapOption::empty(),
             updates: watch::Sender::default(),
-            kept: AtomicBool::new(false),
+            is_maintained: AtomicBool::new(false),
             common,
             recovery,
             latencies: Latencies::default(),
@@ -152,13 +152,13 @@ impl Channel {
     }
 
     /// Returns the state of the known servers.
-    pub(super) fn facts(&self) -> Vec<EndpointInfo> {
-        self.shared.current.load().as_ref().map_or_else(Vec::new, |snapshot| snapshot.facts())
+    pub(super) fn endpoint_infos(&self) -> Vec<EndpointInfo> {
+        self.shared.current.load().as_ref().map_or_else(Vec::new, |snapshot| snapshot.endpoint_infos())
     }
 
     /// Returns the current servers, if they are known.
     fn snapshot(&self) -> Option<Arc<Snapshot>> {
-        if !self.shared.kept.load(Ordering::Relaxed) {
+        if !self.shared.is_maintained.load(Ordering::Relaxed) {
             self.start();
         }
         self.shared.current.load_full()
@@ -169,8 +169,8 @@ impl Channel {
         let mut updates = self.shared.updates.subscribe();
         let latest = match deadline {
             Some(deadline) => deadline,
-            None if patient => Instant::now() + FOR_EVER,
-            None => Instant::now() + FIRST_SET,
+            None if patient => Instant::now() + MAX_WAIT,
+            None => Instant::now() + FIRST_RESOLUTION_TIMEOUT,
         };
         loop {
             // Marked as seen before the servers are read, so that an update in between is noticed.
@@ -178,7 +178,7 @@ impl Channel {
             match self.snapshot().filter(|snapshot| !snapshot.is_empty()) {
                 Some(snapshot) => return Ok(snapshot),
                 None if last.is_final() && !patient => return Err(self.no_endpoint(&last)),
-                None if last.is_trouble() && self.shared.settings.fails_with_registry => {
+                None if last.is_failed() && self.shared.settings.fails_with_registry => {
                     return Err(self.no_endpoint(&last));
                 }
                 None => {}
@@ -195,13 +195,13 @@ impl Channel {
     #[cold]
     fn start(&self) {
         let mut resolver_task = self.resolver_task.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.shared.kept.swap(true, Ordering::Relaxed) {
+        if self.shared.is_maintained.swap(true, Ordering::Relaxed) {
             return;
         }
-        let keeping = ResolverTask::new(self.shared.clone()).run();
+        let resolver = ResolverTask::new(self.shared.clone()).run();
         let task = match &self.cores {
-            Some(cores) => cores.next().spawn(keeping),
-            None => tokio::spawn(keeping),
+            Some(cores) => cores.next().spawn(resolver),
+            None => tokio::spawn(resolver),
         };
         *resolver_task = Some(task.into());
     }
@@ -209,10 +209,10 @@ impl Channel {
     #[cold]
     fn no_endpoint(&self, last: &ResolverUpdate) -> Status {
         let why = match last {
-            ResolverUpdate::Silence => "the registry has not answered in time".to_owned(),
+            ResolverUpdate::Pending => "the registry has not answered in time".to_owned(),
             ResolverUpdate::Set => "the registry has no callable server".to_owned(),
-            ResolverUpdate::Trouble(status) => status.to_string(),
-            ResolverUpdate::Over => "the registry sends no more updates".to_owned(),
+            ResolverUpdate::Failed(status) => status.to_string(),
+            ResolverUpdate::Closed => "the registry sends no more updates".to_owned(),
         };
         Status::unavailable(format!("no server known for {}: {why}", self.shared.name))
             .with_scope(Scope::Connection)
@@ -223,11 +223,11 @@ impl Channel {
 impl ResolverUpdate {
     /// Whether a call without a server need not wait for one. A failed registry may be queried again.
     fn is_final(&self) -> bool {
-        matches!(self, Self::Set | Self::Over)
+        matches!(self, Self::Set | Self::Closed)
     }
 
-    fn is_trouble(&self) -> bool {
-        matches!(self, Self::Trouble(_))
+    fn is_failed(&self) -> bool {
+        matches!(self, Self::Failed(_))
     }
 }
 
@@ -235,10 +235,10 @@ impl ResolverUpdate {
 const TARGET: &str = "polyrpc::client::cluster";
 
 /// Default time that a call without a deadline waits for the first set of servers.
-pub(super) const FIRST_SET: Duration = Duration::from_secs(10);
+pub(super) const FIRST_RESOLUTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Wait of a call without a limit: the longest duration that the clock arithmetic supports.
-const FOR_EVER: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const MAX_WAIT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 impl fmt::Debug for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -42,7 +42,7 @@ pub(super) struct ResolverTask {
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Number of concurrent probes if many servers are gone.
-const TRIALS: usize = 32;
+const MAX_CONCURRENT_PROBES: usize = 32;
 
 impl ResolverTask {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
@@ -53,7 +53,7 @@ impl ResolverTask {
             trust: RegistryHealth::default(),
             warnings: Warnings::default(),
             trials: FuturesUnordered::new(),
-            permits: Arc::new(Semaphore::new(TRIALS)),
+            permits: Arc::new(Semaphore::new(MAX_CONCURRENT_PROBES)),
             shared,
         }
     }
@@ -91,7 +91,7 @@ impl ResolverTask {
     async fn handle_update(&mut self, set: Option<Result<Vec<Instance>>>) {
         match set {
             Some(Ok(set)) => {
-                self.warnings.warn_answer(&self.shared.name, set.len());
+                self.warnings.log_recovery(&self.shared.name, set.len());
                 if set.is_empty() {
                     self.degrade_registry();
                 }
@@ -101,7 +101,7 @@ impl ResolverTask {
             None => {
                 self.sets = None;
                 if self.new_set.is_none() && self.shared.current.load().is_none() {
-                    self.publish(ResolverUpdate::Over);
+                    self.publish(ResolverUpdate::Closed);
                 }
             }
         }
@@ -115,7 +115,7 @@ impl ResolverTask {
             self.warnings.warn_registry(&self.shared.name, &status);
         }
         self.degrade_registry();
-        self.publish(ResolverUpdate::Trouble(status));
+        self.publish(ResolverUpdate::Failed(status));
     }
 
     /// Marks the next sets of the registry as possibly incomplete.
@@ -217,7 +217,7 @@ impl ResolverTask {
 impl Drop for ResolverTask {
     fn drop(&mut self) {
         // Either the channel or the runtime has ended; in the latter case the next call starts another task.
-        self.shared.kept.store(false, Ordering::Relaxed);
+        self.shared.is_maintained.store(false, Ordering::Relaxed);
     }
 }
 
@@ -260,12 +260,14 @@ async fn check_health_periodically(shared: Arc<Shared>) {
         let Some(snapshot) = shared.current.load_full() else { continue };
         let endpoints: Vec<_> = snapshot.servers().map(|(endpoint, _)| Arc::downgrade(endpoint)).collect();
         drop(snapshot);
-        let checks =
-            stream::iter(endpoints).for_each_concurrent(TRIALS, move |endpoint: Weak<Endpoint>| async move {
+        let checks = stream::iter(endpoints).for_each_concurrent(
+            MAX_CONCURRENT_PROBES,
+            move |endpoint: Weak<Endpoint>| async move {
                 if let Some(endpoint) = endpoint.upgrade() {
                     endpoint.check_in_background(health).await;
                 }
-            });
+            },
+        );
         checks.await;
     }
 }

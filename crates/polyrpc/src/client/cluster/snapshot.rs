@@ -85,8 +85,8 @@ impl Snapshot {
         others.any(|(_, candidate)| candidate.load().is_available(now))
     }
 
-    pub(super) fn facts(&self) -> Vec<EndpointInfo> {
+    pub(super) fn endpoint_infos(&self) -> Vec<EndpointInfo> {
         let now = now();
-        self.servers().map(|(endpoint, candidate)| endpoint.facts(candidate.instance(), now)).collect()
+        self.servers().map(|(endpoint, candidate)| endpoint.info(candidate.instance(), now)).collect()
     }
 }

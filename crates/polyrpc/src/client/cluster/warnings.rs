@@ -20,9 +20,9 @@ pub(super) struct Warnings {
 }
 
 /// Minimum time between two messages about a registry.
-const APART: Duration = Duration::from_secs(1);
+const MIN_LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum time between two identical messages.
-const AGAIN: Duration = Duration::from_secs(60);
+const REPEAT_LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Number of entries of a set that are logged by name.
 const MAX_NAMED: usize = 10;
 /// Number of entries that are remembered; beyond it, some are logged again.
@@ -40,16 +40,16 @@ impl Warnings {
     }
 
     /// Logs that the registry answers again.
-    pub(super) fn warn_answer(&mut self, name: &str, instances: usize) {
+    pub(super) fn log_recovery(&mut self, name: &str, instances: usize) {
         if std::mem::take(&mut self.is_lost) {
             tracing::info!(target: TARGET, client = name, instances, "registry recovered");
         }
     }
 
     fn is_due(&self, message: &str) -> bool {
-        self.last
-            .as_ref()
-            .is_none_or(|(last, when)| when.elapsed() >= if last == message { AGAIN } else { APART })
+        self.last.as_ref().is_none_or(|(last, when)| {
+            when.elapsed() >= if last == message { REPEAT_LOG_INTERVAL } else { MIN_LOG_INTERVAL }
+        })
     }
 
     /// Logs the entries of a set that cannot be called.

@@ -131,8 +131,8 @@ mod tests {
             Instance::tcp(address).with(attributes.parse().unwrap())
         })
         .collect();
-        let holdings = PartitionAssignment::new(set, &|tag| tag.parse().ok());
-        let capacities = holdings.capacities(|instance| instance.attributes.is_active());
+        let assignment = PartitionAssignment::new(set, &|tag| tag.parse().ok());
+        let capacities = assignment.capacities(|instance| instance.attributes.is_active());
         assert_eq!(capacities, BTreeMap::from([(1, 1), (2, 2)]));
     }
 
@@ -140,10 +140,10 @@ mod tests {
     fn duplicate_holders_of_a_partition_are_ignored() {
         let holder = |tags: &str| Instance::tcp("a:1").with(tags.parse().unwrap());
         let set = vec![holder("tag=0/2&tag=0/2"), holder("tag=1/2"), holder("tag=0/2&weight=2")];
-        let holdings = PartitionAssignment::new(set, &|tag| tag.parse().ok());
-        assert_eq!(holdings.holders(PartitionIndex { index: 0, count: 2 }), [holder("tag=0/2&tag=0/2")]);
-        assert_eq!(holdings.holders(PartitionIndex { index: 1, count: 2 }), [holder("tag=1/2")]);
-        assert_eq!(holdings.holders(PartitionIndex { index: 0, count: 1 }), []);
+        let assignment = PartitionAssignment::new(set, &|tag| tag.parse().ok());
+        assert_eq!(assignment.holders(PartitionIndex { index: 0, count: 2 }), [holder("tag=0/2&tag=0/2")]);
+        assert_eq!(assignment.holders(PartitionIndex { index: 1, count: 2 }), [holder("tag=1/2")]);
+        assert_eq!(assignment.holders(PartitionIndex { index: 0, count: 1 }), []);
     }
 
     #[test]

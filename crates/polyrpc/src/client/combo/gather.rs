@@ -95,7 +95,7 @@ struct PartFailures<O, F> {
     /// Number of parts.
     of: usize,
     failed: Vec<(O, Status)>,
-    /// Whether a part was answered, whatever was made of the reply.
+    /// Whether the server replied to this part, even if the merger rejected the reply.
     answered: bool,
 }
 
@@ -130,12 +130,12 @@ impl<O, N: fmt::Display, F: Fn(&O) -> N> PartFailures<O, F> {
     /// Describes which parts failed and how; abbreviated if there are many.
     fn text(&self) -> String {
         let mut text = format!("{} of {} failed", self.failed.len(), self.of);
-        for (number, (whose, status)) in self.failed.iter().take(TOLD).enumerate() {
+        for (number, (whose, status)) in self.failed.iter().take(MAX_LISTED_FAILURES).enumerate() {
             let separator = if number == 0 { ": " } else { "; " };
             text.push_str(separator);
             text.push_str(&format!("{}: {status}", (self.named)(whose)));
         }
-        if self.failed.len() > TOLD {
+        if self.failed.len() > MAX_LISTED_FAILURES {
             text.push_str("; …");
         }
         text
@@ -168,7 +168,7 @@ impl<O, N: fmt::Display, F: Fn(&O) -> N> PartFailures<O, F> {
 const ETOOMANYFAILS: i32 = 1005;
 
 /// Maximum number of failures that are described.
-const TOLD: usize = 8;
+const MAX_LISTED_FAILURES: usize = 8;
 
 #[cfg(test)]
 mod tests {

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use super::assignment::{Parser, PartitionAssignment, PartitionIndex};
 use crate::Client;
 use crate::client::call_defaults::CallDefaults;
-use crate::client::cluster::{FIRST_SET, RegistryHealth, ResolverUpdate, may_call};
+use crate::client::cluster::{FIRST_RESOLUTION_TIMEOUT, RegistryHealth, ResolverUpdate, may_call};
 use crate::client::{Builder, Result};
 use crate::discovery::{Discover, Instance, InstanceStream};
 
@@ -58,12 +58,12 @@ impl Partitions {
             Status::invalid_argument("partitions need discovery, but this client has a single server")
         })?;
         let defaults = builder.defaults(&url);
-        let plan = builder.plan();
+        let channel_config = builder.channel_config();
         let partitions = Self {
             parse,
             discover,
-            group: plan.group.take(),
-            accepts_empty_sets: plan.accepts_empty_sets,
+            group: channel_config.group.take(),
+            accepts_empty_sets: channel_config.accepts_empty_sets,
             template,
             registry_watch: Mutex::default(),
             latest: ArcSwapOption::empty(),
@@ -73,13 +73,16 @@ impl Partitions {
     }
 
     /// Creates a client of the servers that hold this partition.
-    pub(super) fn client(self: &Arc<Self>, portion: PartitionIndex) -> Result<Client> {
+    pub(super) fn client(self: &Arc<Self>, partition: PartitionIndex) -> Result<Client> {
         let mut builder = (self.template)()?;
         let (url, _) = builder.resolve_url()?;
         // A partition without servers is intended if the others have some: sets that are entirely empty are filtered
         // out before.
-        builder.plan().accepts_empty_sets = true;
-        builder.build_by(url, Some(Box::new(PartitionDiscovery { partitions: self.clone(), portion })))
+        builder.channel_config().accepts_empty_sets = true;
+        builder.build_with_discovery(
+            url,
+            Some(Box::new(PartitionDiscovery { partitions: self.clone(), partition })),
+        )
     }
 
     /// Returns the newest set, if one is known.
@@ -88,8 +91,8 @@ impl Partitions {
     }
 
     /// Returns the capacity of each complete partitioning, counting the servers that may be called.
-    pub(super) fn capacities(&self, holdings: &PartitionAssignment) -> BTreeMap<usize, u32> {
-        holdings.capacities(|instance| self.counts(instance))
+    pub(super) fn capacities(&self, assignment: &PartitionAssignment) -> BTreeMap<usize, u32> {
+        assignment.capacities(|instance| self.counts(instance))
     }
 
     /// Waits for an update that `seen` has not seen, and watches the registry meanwhile.
@@ -119,15 +122,15 @@ impl Partitions {
         deadline: Option<Instant>,
         find: impl Fn(&Arc<PartitionAssignment>) -> Option<T>,
     ) -> Result<T, Status> {
-        let latest = deadline.unwrap_or_else(|| Instant::now() + FIRST_SET);
+        let latest = deadline.unwrap_or_else(|| Instant::now() + FIRST_RESOLUTION_TIMEOUT);
         let mut seen = self.seen_version();
         loop {
             // Checked before the set is read: there may be a last one.
-            let is_over = matches!(*seen.0.borrow(), ResolverUpdate::Over);
+            let is_closed = matches!(*seen.0.borrow(), ResolverUpdate::Closed);
             if let Some(found) = self.latest().and_then(|set| find(&set)) {
                 return Ok(found);
             }
-            if is_over || timeout_at(latest, self.next(&mut seen)).await.is_err() {
+            if is_closed || timeout_at(latest, self.next(&mut seen)).await.is_err() {
                 return Err(self.incomplete());
             }
         }
@@ -146,18 +149,18 @@ impl Partitions {
             };
             match next {
                 Some(Ok(set)) => {
-                    if let Some(holdings) = self.renew(&mut registry_watch, set) {
-                        self.latest.store(Some(Arc::new(holdings)));
+                    if let Some(assignment) = self.renew(&mut registry_watch, set) {
+                        self.latest.store(Some(Arc::new(assignment)));
                         break ResolverUpdate::Set;
                     }
                 }
                 Some(Err(error)) => {
                     self.degrade_registry(&mut registry_watch);
-                    break ResolverUpdate::Trouble(error.into_status());
+                    break ResolverUpdate::Failed(error.into_status());
                 }
                 None => {
                     registry_watch.sets = Some(stream::once(pending()).boxed());
-                    break ResolverUpdate::Over;
+                    break ResolverUpdate::Closed;
                 }
             }
         };
@@ -197,9 +200,9 @@ impl Partitions {
     #[cold]
     fn incomplete(&self) -> Status {
         let why = match &*self.updates.borrow() {
-            ResolverUpdate::Silence => "the registry has not answered in time".to_owned(),
-            ResolverUpdate::Set | ResolverUpdate::Over => "some partitions have no server".to_owned(),
-            ResolverUpdate::Trouble(status) => status.to_string(),
+            ResolverUpdate::Pending => "the registry has not answered in time".to_owned(),
+            ResolverUpdate::Set | ResolverUpdate::Closed => "some partitions have no server".to_owned(),
+            ResolverUpdate::Failed(status) => status.to_string(),
         };
         Status::unavailable(format!("no partitioning is complete: {why}"))
             .with_scope(Scope::Connection)
@@ -219,7 +222,7 @@ impl fmt::Debug for Partitions {
 /// Discovery of the servers that hold one partition.
 struct PartitionDiscovery {
     partitions: Arc<Partitions>,
-    portion: PartitionIndex,
+    partition: PartitionIndex,
 }
 
 impl Discover for PartitionDiscovery {
@@ -228,7 +231,7 @@ impl Discover for PartitionDiscovery {
         let update = seen.0.borrow().clone();
         let watch = PartitionWatch {
             partitions: self.partitions.clone(),
-            portion: self.portion,
+            partition: self.partition,
             seen,
             update,
             known: None,
@@ -239,7 +242,7 @@ impl Discover for PartitionDiscovery {
 
 struct PartitionWatch {
     partitions: Arc<Partitions>,
-    portion: PartitionIndex,
+    partition: PartitionIndex,
     seen: SeenVersion,
     /// Last update that was received and not returned yet.
     update: ResolverUpdate,
@@ -255,9 +258,9 @@ impl PartitionWatch {
                 return Some(Ok(holders));
             }
             match std::mem::take(&mut self.update) {
-                ResolverUpdate::Trouble(status) => return Some(Err(status.into())),
-                ResolverUpdate::Over => return None,
-                ResolverUpdate::Silence | ResolverUpdate::Set => {}
+                ResolverUpdate::Failed(status) => return Some(Err(status.into())),
+                ResolverUpdate::Closed => return None,
+                ResolverUpdate::Pending | ResolverUpdate::Set => {}
             }
             self.partitions.next(&mut self.seen).await;
             self.update = self.seen.0.borrow().clone();
@@ -269,7 +272,7 @@ impl PartitionWatch {
         if self.known.as_ref().is_some_and(|known| Arc::ptr_eq(known, &latest)) {
             return None;
         }
-        let holders = latest.holders(self.portion);
+        let holders = latest.holders(self.partition);
         self.known = Some(latest);
         Some(holders)
     }
@@ -293,7 +296,7 @@ mod tests {
         let partitions = partitions(&list);
         let holders = |index| PartitionDiscovery {
             partitions: partitions.clone(),
-            portion: PartitionIndex { index, count: 2 },
+            partition: PartitionIndex { index, count: 2 },
         };
         let (mut first, mut second) = (holders(0).watch(), holders(1).watch());
         assert_eq!(next_text(&mut first).await, "tcp@a:1?tag=0%2F2 tcp@c:1?tag=0%2F2&tag=1%2F2");
@@ -308,7 +311,7 @@ mod tests {
         let list: List = "a:1 0/1".parse().unwrap();
         let partitions = partitions(&list);
         let mut sets =
-            PartitionDiscovery { partitions, portion: PartitionIndex { index: 0, count: 1 } }.watch();
+            PartitionDiscovery { partitions, partition: PartitionIndex { index: 0, count: 1 } }.watch();
         assert_eq!(next_text(&mut sets).await, "tcp@a:1?tag=0%2F1");
         list.update([]);
         assert!(futures_util::FutureExt::now_or_never(sets.next()).is_none());
@@ -323,7 +326,7 @@ mod tests {
         let partitions = partitions(&list);
         let holders = |index| PartitionDiscovery {
             partitions: partitions.clone(),
-            portion: PartitionIndex { index, count: 2 },
+            partition: PartitionIndex { index, count: 2 },
         };
         let (mut first, mut second) = (holders(0).watch(), holders(1).watch());
         assert_eq!(next_text(&mut first).await, "tcp@a:1?tag=0%2F2");
@@ -353,7 +356,7 @@ mod tests {
         let (partitions, _) = Partitions::new(Box::new(template), Box::new(parse)).unwrap();
         let holders = || PartitionDiscovery {
             partitions: partitions.clone(),
-            portion: PartitionIndex { index: 0, count: 1 },
+            partition: PartitionIndex { index: 0, count: 1 },
         };
         let (mut listener, mut other) = (holders().watch(), holders().watch());
         assert_eq!(next_text(&mut listener).await, "tcp@a:1?tag=0%2F1");

@@ -399,7 +399,7 @@ impl<'a> ChoiceGuard<'a> {
         };
         self.choices.pick.call_finished(self.index, &outcome);
         if failure.is_some_and(is_connection_failure_before_start) {
-            self.sub.candidate.load().mark_unavailable_until(now + PAUSE);
+            self.sub.candidate.load().mark_unavailable_until(now + UNREACHABLE_PAUSE);
         }
     }
 }
@@ -414,7 +414,7 @@ impl Drop for ChoiceGuard<'_> {
 }
 
 /// Time for which a client that reached no server gets no calls: brpc's `channel_check_interval`.
-const PAUSE: Duration = Duration::from_secs(1);
+const UNREACHABLE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Adapter that makes a client's calls.
 #[derive(Debug)]

@@ -126,13 +126,13 @@ pub fn fold<C, T>(
 where
     C: Codec<T>,
 {
-    move |whole, part, _| match take_in::<C, T>(whole, part, &fold) {
+    move |whole, part, _| match fold_part::<C, T>(whole, part, &fold) {
         Ok(()) => Merge::Merged,
         Err(status) => Merge::Fail(unreadable(&status)),
     }
 }
 
-fn take_in<C: Codec<T>, T>(
+fn fold_part<C: Codec<T>, T>(
     whole: &mut Option<Response<Body>>,
     part: Response<Body>,
     fold: impl Fn(T, T) -> T,
@@ -205,13 +205,13 @@ fn unmergeable(one: Format, other: Format) -> Status {
 mod tests {
     use super::*;
 
-    const PLACE: PartitionIndex = PartitionIndex { index: 0, count: 2 };
+    const PARTITION: PartitionIndex = PartitionIndex { index: 0, count: 2 };
 
     fn merge_parts(format: Format, parts: &[&'static [u8]]) -> Result<Vec<u8>, Merge> {
         let mut whole = None;
         for part in parts {
             let part = Response::new(Body::new(format, *part));
-            match merge_messages(&mut whole, part, PLACE) {
+            match merge_messages(&mut whole, part, PARTITION) {
                 Merge::Merged => {}
                 other => return Err(other),
             }

@@ -15,7 +15,7 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use super::{PushHandler, broken_protocol, closed, explains_close};
 use crate::transport::tls::{self, Socket as _};
-use crate::transport::{Address, DIALLED, keep_alive};
+use crate::transport::{Address, CLIENT_KEEPALIVE_TIME, keep_alive};
 
 /// A connection with its protocol type-erased.
 pub(in crate::client) trait AnyConnection: Send {
@@ -57,7 +57,7 @@ impl<S: Session + Send> Connection<S> {
             session,
             inbox: BytesMut::new(),
             out: Outbox::new(),
-            scratch: Vec::with_capacity(SCRATCH),
+            scratch: Vec::with_capacity(READ_BUFFER_SIZE),
             next: 0,
             used: Instant::now(),
             socket_timeout: None,
@@ -95,7 +95,7 @@ impl<S: Session + Send> Connection<S> {
     /// Reads once; returns 0 at the end of the stream. A long message is read into a buffer of its size.
     fn receive(&mut self, deadline: Option<Instant>) -> io::Result<usize> {
         let missing = self.session.bytes_needed().saturating_sub(self.inbox.len());
-        if missing > SCRATCH {
+        if missing > READ_BUFFER_SIZE {
             return self.receive_long(missing, deadline);
         }
         let n = self.socket.receive(&mut self.scratch)?;
@@ -105,12 +105,13 @@ impl<S: Session + Send> Connection<S> {
     }
 
     fn receive_long(&mut self, missing: usize, deadline: Option<Instant>) -> io::Result<usize> {
-        let mut long = Vec::with_capacity(self.inbox.len() + missing.min(STEP) + BEHIND);
+        let mut long =
+            Vec::with_capacity(self.inbox.len() + missing.min(MAX_INITIAL_CAPACITY) + TRAILING_CAPACITY);
         long.extend_from_slice(&self.inbox);
         let whole = self.inbox.len() + missing;
         while long.len() < whole {
             if long.len() == long.capacity() {
-                long.reserve((whole - long.len()).min(long.len()) + BEHIND);
+                long.reserve((whole - long.len()).min(long.len()) + TRAILING_CAPACITY);
             }
             if self.socket.receive(&mut long)? == 0 {
                 return Ok(0);
@@ -223,18 +224,18 @@ impl<S: Session + Send> AnyConnection for Connection<S> {
     }
 
     fn is_usable(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.used) < FRESH || self.socket.is_silent()
+        now.saturating_duration_since(self.used) < RECENT_USE || self.socket.is_silent()
     }
 }
 
 /// Buffer size of a read, unless a long message is known to follow.
-const SCRATCH: usize = 16 << 10;
+const READ_BUFFER_SIZE: usize = 16 << 10;
 /// Initial buffer size for a long message; it doubles as the bytes arrive.
-const STEP: usize = 1 << 20;
-/// Room for what follows a long message, such as its trailers, so that it takes no read of its own.
-const BEHIND: usize = 512;
+const MAX_INITIAL_CAPACITY: usize = 1 << 20;
+/// Extra capacity behind a long message, so that the data after it (such as trailers) arrives in the same read.
+const TRAILING_CAPACITY: usize = 512;
 /// A connection used this recently is assumed to be alive; checking costs a system call.
-const FRESH: Duration = Duration::from_secs(1);
+const RECENT_USE: Duration = Duration::from_secs(1);
 
 fn is_closed_by_peer(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
@@ -338,7 +339,7 @@ impl RawSocket {
             match TcpStream::connect_timeout(&address, left) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
-                    keep_alive(&stream, DIALLED)?;
+                    keep_alive(&stream, CLIENT_KEEPALIVE_TIME)?;
                     return Ok(Self::Tcp(stream));
                 }
                 Err(error) => last = error,

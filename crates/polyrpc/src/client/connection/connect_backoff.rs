@@ -78,15 +78,15 @@ impl ConnectBackoff {
         if let Some(refusal) = self.refusal(now) {
             return ConnectPermit::Refused(refusal);
         }
-        let Some(failing) = &mut self.failing else { return self.ask_at_first(now) };
+        let Some(failing) = &mut self.failing else { return self.request_initial_permit(now) };
         // The first reply may take long: a connection that has lasted long enough counts as confirmed.
-        if failing.connected.is_some_and(|since| now.saturating_duration_since(since) >= LASTS) {
+        if failing.connected.is_some_and(|since| now.saturating_duration_since(since) >= CONFIRMATION_TIME) {
             return ConnectPermit::Now;
         }
         match failing.slot.filter(|slot| now < *slot) {
             Some(slot) => ConnectPermit::At(slot),
             None => {
-                let pause = self.settings.initial.min(PAUSE);
+                let pause = self.settings.initial.min(MAX_RECONNECT_INTERVAL);
                 failing.slot = Some(now + pause.mul_f64(1.0 + 0.2 * chance()));
                 ConnectPermit::Now
             }
@@ -94,14 +94,14 @@ impl ConnectBackoff {
     }
 
     /// Permits the first connects. Of many callers that start at once, a few connect, and the others wait briefly for
-    /// the outcome: a server that closes every connection must not be connected to by each of them.
-    fn ask_at_first(&mut self, now: Instant) -> ConnectPermit {
+    /// the outcome: a server that closes every connection must not be connected to by every caller.
+    fn request_initial_permit(&mut self, now: Instant) -> ConnectPermit {
         if self.proven.is_some() {
             return ConnectPermit::Now;
         }
         let (begun, connects) = self.first.get_or_insert((now, 0));
-        if *connects >= AT_FIRST && now.saturating_duration_since(*begun) < HEARD {
-            return ConnectPermit::At(*begun + HEARD);
+        if *connects >= MAX_INITIAL_CONNECTS && now.saturating_duration_since(*begun) < INITIAL_CONNECT_WAIT {
+            return ConnectPermit::At(*begun + INITIAL_CONNECT_WAIT);
         }
         *connects += 1;
         ConnectPermit::Now
@@ -202,16 +202,16 @@ impl ConnectBackoff {
 }
 
 /// Number of connects that may start before the state of a server is known.
-const AT_FIRST: usize = 2;
+const MAX_INITIAL_CONNECTS: usize = 2;
 
-/// Time for which other callers wait for their outcome.
-const HEARD: Duration = Duration::from_millis(50);
+/// Time for which further callers wait for the outcome of these connects.
+const INITIAL_CONNECT_WAIT: Duration = Duration::from_millis(50);
 
 /// Pause between two connects while a server is tried: at most two a second.
-const PAUSE: Duration = Duration::from_millis(500);
+const MAX_RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A connection that has not failed for this time counts as confirmed although no reply has arrived.
-const LASTS: Duration = Duration::from_secs(2);
+const CONFIRMATION_TIME: Duration = Duration::from_secs(2);
 
 /// Adds a jitter of a fifth, so that clients that failed together do not reconnect together.
 fn with_jitter(wait: Duration) -> Duration {
@@ -268,7 +268,7 @@ mod tests {
     fn some_of_many_concurrent_callers_connect_and_the_others_wait() {
         let (mut backoff, now) = (backoff(), Instant::now());
         let connected = (0..50).filter(|_| matches!(backoff.request_permit(now), ConnectPermit::Now)).count();
-        assert_eq!(connected, AT_FIRST);
+        assert_eq!(connected, MAX_INITIAL_CONNECTS);
         let ConnectPermit::At(slot) = backoff.request_permit(now + MILLI) else { panic!("the others wait") };
         assert!(matches!(backoff.request_permit(slot), ConnectPermit::Now), "a server may be slow");
         backoff.on_first_reply(now + MILLI * 2);
@@ -348,7 +348,7 @@ mod tests {
         assert!(matches!(backoff.request_permit(back), ConnectPermit::Now));
         backoff.on_connect(back);
         assert!(matches!(backoff.request_permit(back + MILLI), ConnectPermit::At(_)));
-        let lasting = back + LASTS;
+        let lasting = back + CONFIRMATION_TIME;
         assert!((0..100).all(|_| matches!(backoff.request_permit(lasting), ConnectPermit::Now)));
         // Its failure still counts, and the backoff keeps growing.
         backoff.on_early_end(back, lasting, &refused());

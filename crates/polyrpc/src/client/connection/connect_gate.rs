@@ -136,7 +136,7 @@ impl UnconfirmedConnection {
     }
 
     fn was_just_connected(&self) -> bool {
-        now().saturating_duration_since(self.connect_start) < YOUNG
+        now().saturating_duration_since(self.connect_start) < JUST_CONNECTED_AGE
     }
 
     pub(in crate::client) fn is_confirmed(&self) -> bool {
@@ -167,7 +167,7 @@ impl UnconfirmedConnection {
 }
 
 /// A server that closes an unused connection within this time did not do so because it was idle.
-const YOUNG: Duration = Duration::from_secs(1);
+const JUST_CONNECTED_AGE: Duration = Duration::from_secs(1);
 
 /// Returns the status of a call that is not sent because connections end before any reply.
 pub(in crate::client) fn ended_early(server: &Address, status: &Status) -> Status {
@@ -273,41 +273,47 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn connection_that_ends_without_a_reply_is_a_failure() {
-        assert!(waits(async |probation| probation.on_close(true, false, &closed())).await, "calls waited");
-        assert!(waits(async |probation| probation.on_close(false, false, &closed())).await, "closed at once");
-        let dismissed = async |mut probation: UnconfirmedConnection| {
-            probation.on_go_away();
-            probation.on_close(false, true, &closed());
+        assert!(
+            waits(async |unconfirmed| unconfirmed.on_close(true, false, &closed())).await,
+            "calls waited"
+        );
+        assert!(
+            waits(async |unconfirmed| unconfirmed.on_close(false, false, &closed())).await,
+            "closed at once"
+        );
+        let dismissed = async |mut unconfirmed: UnconfirmedConnection| {
+            unconfirmed.on_go_away();
+            unconfirmed.on_close(false, true, &closed());
         };
         assert!(waits(dismissed).await, "GOAWAY at once");
-        let refused = async |mut probation: UnconfirmedConnection| {
+        let refused = async |mut unconfirmed: UnconfirmedConnection| {
             let status = closed().with_scope(Scope::Connection).with_retry(Retry::Elsewhere);
-            probation.on_reply(Some(&Reply::new(Err(status), Head::default())));
-            probation.on_close(false, true, &closed());
+            unconfirmed.on_reply(Some(&Reply::new(Err(status), Head::default())));
+            unconfirmed.on_close(false, true, &closed());
         };
         assert!(waits(refused).await, "no call was processed");
     }
 
     #[tokio::test(start_paused = true)]
     async fn connection_that_ends_otherwise_is_not_a_failure() {
-        let answered = async |mut probation: UnconfirmedConnection| {
-            probation.on_reply(Some(&Reply::new(Err(Status::not_found("x")), Head::default())));
-            probation.on_close(true, false, &closed());
+        let answered = async |mut unconfirmed: UnconfirmedConnection| {
+            unconfirmed.on_reply(Some(&Reply::new(Err(Status::not_found("x")), Head::default())));
+            unconfirmed.on_close(true, false, &closed());
         };
         assert!(!waits(answered).await, "a failure is a reply too");
-        let malformed = async |mut probation: UnconfirmedConnection| {
-            probation.on_incomplete_reply();
-            probation.on_close(true, false, &closed());
+        let malformed = async |mut unconfirmed: UnconfirmedConnection| {
+            unconfirmed.on_incomplete_reply();
+            unconfirmed.on_close(true, false, &closed());
         };
         assert!(!waits(malformed).await, "what it sent is a sign of life");
         assert!(
-            !waits(async |probation| probation.on_close(false, true, &closed())).await,
+            !waits(async |unconfirmed| unconfirmed.on_close(false, true, &closed())).await,
             "closed by the client"
         );
-        let idle = async |mut probation: UnconfirmedConnection| {
+        let idle = async |mut unconfirmed: UnconfirmedConnection| {
             tokio::time::advance(SECOND * 2).await;
-            probation.on_go_away();
-            probation.on_close(false, false, &closed());
+            unconfirmed.on_go_away();
+            unconfirmed.on_close(false, false, &closed());
         };
         assert!(!waits(idle).await, "the connection was unused for long");
     }
@@ -327,9 +333,9 @@ mod tests {
         tokio::task::yield_now().await;
         assert!(waiting.iter().all(|caller| !caller.is_finished()));
         let before = tokio::time::Instant::now();
-        let mut probation = UnconfirmedConnection::new(gate.clone(), again);
-        probation.on_reply(None);
-        probation.confirm();
+        let mut unconfirmed = UnconfirmedConnection::new(gate.clone(), again);
+        unconfirmed.on_reply(None);
+        unconfirmed.confirm();
         for caller in waiting {
             assert!(caller.await.unwrap());
         }

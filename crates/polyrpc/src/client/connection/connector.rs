@@ -79,7 +79,7 @@ impl Connector {
             watched: HookedConnection::new(&self.hooks, &self.url.address),
             account: self.memory.as_ref().map(MemoryBudget::account),
             calls: Some(self.calls.clone()),
-            probation: Some(UnconfirmedConnection::new(self.gate.clone(), begun)),
+            unconfirmed: Some(UnconfirmedConnection::new(self.gate.clone(), begun)),
         }
     }
 

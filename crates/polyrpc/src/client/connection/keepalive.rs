@@ -22,14 +22,14 @@ impl Keepalive {
     /// Doubles the interval from now on, also for new connections (gRPC's proposal A8).
     pub(super) fn double_interval(&self) {
         self.0.store(
-            (self.interval() * 2).min(SELDOM.max(self.interval())).as_millis() as u64,
+            (self.interval() * 2).min(MAX_INTERVAL.max(self.interval())).as_millis() as u64,
             Ordering::Relaxed,
         );
     }
 }
 
 /// Longest interval.
-const SELDOM: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Next keepalive of a connection.
 pub(in crate::client) struct Heartbeat {
@@ -82,6 +82,6 @@ mod tests {
         keepalive.double_interval();
         assert_eq!(of_another_connection.interval(), Duration::from_secs(20));
         (0..60).for_each(|_| keepalive.double_interval());
-        assert_eq!(keepalive.interval(), SELDOM);
+        assert_eq!(keepalive.interval(), MAX_INTERVAL);
     }
 }

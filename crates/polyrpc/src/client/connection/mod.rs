@@ -75,7 +75,7 @@ pub(super) struct ConnectionListeners {
     /// Where its calls are counted once it has ended.
     calls: Option<Arc<ServerCalls>>,
     /// Set until the first reply.
-    probation: Option<UnconfirmedConnection>,
+    unconfirmed: Option<UnconfirmedConnection>,
 }
 
 /// Handler of messages that belong to no call.
@@ -139,21 +139,21 @@ impl<S: Session + Send + 'static> Connection<S> {
             reported: 0,
             starved: false,
         };
-        let probation = listeners.probation.take();
+        let unconfirmed = listeners.unconfirmed.take();
         let connection =
             Arc::new(Self { shared: Mutex::new(shared), socket, reader: AtomicWaker::new(), listeners });
         let reader = Reader {
             connection: connection.clone(),
             source,
             inbox: Inbox::default(),
-            wanted: 0,
+            bytes_needed: 0,
             held_back: false,
             pauses: false,
             wakers: Vec::new(),
             unwritable: None,
             alarm: None,
             heartbeat: keepalive.map(Heartbeat::new),
-            probation,
+            unconfirmed,
             memory,
         };
         tokio::spawn(reader.run());
@@ -164,7 +164,7 @@ impl<S: Session + Send + 'static> Connection<S> {
 impl<S> Connection<S> {
     /// Over datagrams the connection probes its peer while it waits for replies. Under the lock: a call that is
     /// submitted meanwhile is expected afterwards. Only the first and the last call in flight change anything.
-    fn tell_whether_replies_are_expected(&self, shared: &mut Shared<S>) {
+    fn update_replies_expected(&self, shared: &mut Shared<S>) {
         let are_expected = shared.pending.waiting() > 0;
         if are_expected != shared.expects_replies
             && let WriteHalf::Carried(half) = &self.socket
@@ -203,7 +203,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
             shared.reserved -= usize::from(is_reserved);
         }
         let sent = self.send(shared);
-        self.tell_whether_replies_are_expected(shared);
+        self.update_replies_expected(shared);
         if is_earlier(deadline, alarmed) || !sent {
             self.reader.wake();
         }
@@ -242,7 +242,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
         }
         shared.reserved -= usize::from(is_reserved);
         let sent = self.send(shared);
-        self.tell_whether_replies_are_expected(shared);
+        self.update_replies_expected(shared);
         if !sent || is_earlier(deadline, alarmed) {
             self.reader.wake();
         }
@@ -278,7 +278,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
             return Err(status);
         }
         shared.reserved -= usize::from(is_reserved);
-        self.tell_whether_replies_are_expected(shared);
+        self.update_replies_expected(shared);
         if is_earlier(deadline, alarmed) {
             self.reader.wake();
         }
@@ -397,7 +397,7 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
                 return;
             }
             shared.session.cancel(id, &mut shared.out);
-            self.tell_whether_replies_are_expected(shared);
+            self.update_replies_expected(shared);
             if shared.retiring || !shared.out.is_empty() || shared.has_released() {
                 self.reader.wake();
             }
@@ -486,7 +486,7 @@ impl<S: Session> Shared<S> {
     fn admit<'a>(&mut self, call: &mut Option<Call<'a>>, is_reserved: bool) -> Result<Call<'a>, Status> {
         self.check(is_reserved)?;
         let call = call.take().expect("a call is sent once");
-        if self.out.len() >= UNSENT {
+        if self.out.len() >= MAX_UNSENT_BYTES {
             return Err(too_many_calls());
         }
         Ok(call)
@@ -532,13 +532,15 @@ impl<S: Session> Shared<S> {
 
     /// Whether a message of a streaming call may be sent now.
     fn can_send(&mut self, id: CallId) -> bool {
-        self.out.len() < AHEAD && self.session.streaming().is_some_and(|session| session.has_room(id))
+        self.out.len() < STREAM_HIGH_WATER_MARK
+            && self.session.streaming().is_some_and(|session| session.has_room(id))
     }
 
     /// Whether the reader must report that much less is unread than before.
     fn has_released(&self) -> bool {
         let unread = self.pending.unread();
-        self.reported > 0 && (unread < UNREAD || unread + UNREAD <= self.reported || self.starved)
+        self.reported > 0
+            && (unread < MIN_REPORTED_UNREAD || unread + MIN_REPORTED_UNREAD <= self.reported || self.starved)
     }
 
     /// Notifies the session that messages of a streaming call were consumed.
@@ -556,7 +558,7 @@ impl<S: Session> Shared<S> {
 
     /// Registers the waker to call when there is capacity for a streaming call's messages.
     fn hold(&mut self, id: CallId, waker: &Waker) {
-        let crowded = self.out.len() >= AHEAD;
+        let crowded = self.out.len() >= STREAM_HIGH_WATER_MARK;
         let Some(opened) = self.pending.stream_mut(id) else { return };
         register_waker(&mut opened.sender, waker);
         if crowded && !std::mem::replace(&mut opened.held, true) {
@@ -566,7 +568,7 @@ impl<S: Session> Shared<S> {
 
     /// Wakes the streaming calls that waited for the outbox, once half of it is empty.
     fn release(&mut self, wakers: &mut Vec<Waker>) {
-        if self.out.len() > AHEAD / 2 {
+        if self.out.len() > STREAM_HIGH_WATER_MARK / 2 {
             return;
         }
         for id in self.held.drain(..) {
@@ -609,7 +611,7 @@ struct Reader<S> {
     connection: Arc<Connection<S>>,
     source: ReadHalf,
     inbox: Inbox,
-    wanted: usize,
+    bytes_needed: usize,
     /// Whether the inbox is processed only after messages were taken; nothing is read until then.
     held_back: bool,
     /// Whether reading is paused until the server has read the answers to it.
@@ -622,7 +624,7 @@ struct Reader<S> {
     alarm: Option<Pin<Box<Sleep>>>,
     heartbeat: Option<Heartbeat>,
     /// Set until the first reply.
-    probation: Option<UnconfirmedConnection>,
+    unconfirmed: Option<UnconfirmedConnection>,
     /// Set if the connection shares a memory budget.
     memory: Option<MemoryShare>,
 }
@@ -641,7 +643,7 @@ impl MemoryShare {
 
     /// Waits a while; the task is woken afterwards.
     fn wait(&mut self, cx: &mut Context<'_>) {
-        let later = || tokio::time::Instant::now() + RETRY;
+        let later = || tokio::time::Instant::now() + MEMORY_RETRY_INTERVAL;
         let retry = self.retry.get_or_insert_with(|| Box::pin(sleep_until(later())));
         while retry.as_mut().poll(cx).is_ready() {
             retry.as_mut().reset(later());
@@ -652,29 +654,29 @@ impl MemoryShare {
 impl<S: Session + Send + 'static> Reader<S> {
     async fn run(mut self) {
         let ended = poll_fn(|cx| self.poll_read(cx)).await;
-        self.end_probation(ended.as_ref().err().cloned());
+        self.record_unconfirmed_end(ended.as_ref().err().cloned());
         self.fail_pending(ended.err().unwrap_or_else(|| Status::unavailable("the connection was closed")));
     }
 
     /// Records the end of the connection if no reply was ever received.
-    fn end_probation(&mut self, failure: Option<Status>) {
-        let Some(probation) = self.probation.take() else { return };
+    fn record_unconfirmed_end(&mut self, failure: Option<Status>) {
+        let Some(unconfirmed) = self.unconfirmed.take() else { return };
         let shared = self.connection.lock();
         let left = shared.pending.waiting() > 0;
         let by_us = shared.retiring && !left;
         drop(shared);
-        probation.on_close(left, by_us, &failure.unwrap_or_else(connection_closing));
+        unconfirmed.on_close(left, by_us, &failure.unwrap_or_else(connection_closing));
     }
 
     /// Records that the connection ends within a reply, if so: the server is reachable, unless it reports that it expects
     /// TLS.
-    fn note_incomplete_reply(&mut self) {
-        let Some(probation) = &mut self.probation else { return };
+    fn record_incomplete_reply(&mut self) {
+        let Some(unconfirmed) = &mut self.unconfirmed else { return };
         let bytes = &self.inbox.bytes;
         let is_incomplete =
-            self.wanted > 0 || !bytes.is_empty() || self.connection.lock().session.buffered() > 0;
+            self.bytes_needed > 0 || !bytes.is_empty() || self.connection.lock().session.buffered() > 0;
         if is_incomplete && !expects_tls(bytes) {
-            probation.on_incomplete_reply();
+            unconfirmed.on_incomplete_reply();
         }
     }
 
@@ -711,29 +713,29 @@ impl<S: Session + Send + 'static> Reader<S> {
                 return Poll::Pending;
             }
             let filled = match self.held_back {
-                false => self.inbox.poll_fill(&mut self.source, cx, self.wanted),
+                false => self.inbox.poll_fill(&mut self.source, cx, self.bytes_needed),
                 true => Poll::Ready(Ok(usize::MAX)),
             };
             match filled {
                 Poll::Pending => {
                     if matches!(self.connection.socket, WriteHalf::Carried(_)) {
-                        self.connection.tell_whether_replies_are_expected(&mut self.connection.lock());
+                        self.connection.update_replies_expected(&mut self.connection.lock());
                     }
                     self.inbox.release_spare();
                     return Poll::Pending;
                 }
                 Poll::Ready(Ok(0)) => {
-                    self.note_incomplete_reply();
-                    return Poll::Ready(Err(self.take_last()));
+                    self.record_incomplete_reply();
+                    return Poll::Ready(Err(self.process_final_bytes()));
                 }
                 Poll::Ready(Ok(bytes)) if !self.held_back => read += bytes,
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(error)) => {
-                    self.note_incomplete_reply();
+                    self.record_incomplete_reply();
                     return Poll::Ready(Err(broken(error)));
                 }
             }
-            let corked = match self.take_answers() {
+            let corked = match self.process_inbox() {
                 Ok(corked) => corked,
                 Err(violation) => {
                     self.flush_error();
@@ -751,7 +753,7 @@ impl<S: Session + Send + 'static> Reader<S> {
                 self.inbox.release_spare();
                 return Poll::Pending;
             }
-            if read >= TURN {
+            if read >= READ_BUDGET {
                 // After the runtime has polled the system, as a server's connections wait for their turns: woken at once,
                 // it would read dozens of times before one of them. Its buffer is needed again.
                 let _ = pin!(tokio::task::yield_now()).poll(cx);
@@ -770,7 +772,7 @@ impl<S: Session + Send + 'static> Reader<S> {
         let unsent = shared.out.len() + shared.session.unsent();
         let held = self.inbox.buffered_bytes() + shared.session.buffered() + unread + unsent;
         memory.account.report_held(held);
-        shared.reported = if unread >= UNREAD { unread } else { 0 };
+        shared.reported = if unread >= MIN_REPORTED_UNREAD { unread } else { 0 };
         shared.starved = match () {
             () if unsent > held / 2 => false,
             () if unread > held / 2 => memory.account.exceeds_free(),
@@ -801,7 +803,7 @@ impl<S: Session + Send + 'static> Reader<S> {
             }
         }
         shared.answers = shared.answers.min(shared.out.len());
-        self.pauses = shared.answers >= ANSWERS;
+        self.pauses = shared.answers >= MAX_UNSENT_ANSWER_BYTES;
         if !shared.held.is_empty() {
             shared.release(&mut self.wakers);
         }
@@ -823,11 +825,11 @@ impl<S: Session + Send + 'static> Reader<S> {
     }
 
     /// Processes all replies in the inbox. Returns whether callers must only append for now.
-    fn take_answers(&mut self) -> Result<bool, Status> {
+    fn process_inbox(&mut self) -> Result<bool, Status> {
         let mut pushes = Vec::new();
-        let taken = self.take_into(&mut pushes);
-        if let Some(probation) = self.probation.take_if(|probation| probation.is_confirmed()) {
-            probation.confirm();
+        let taken = self.process_events(&mut pushes);
+        if let Some(unconfirmed) = self.unconfirmed.take_if(|unconfirmed| unconfirmed.is_confirmed()) {
+            unconfirmed.confirm();
         }
         // Outside of the lock: the handler may make calls on this connection.
         if let Some(on_push) = &self.connection.listeners.push {
@@ -837,7 +839,7 @@ impl<S: Session + Send + 'static> Reader<S> {
         taken
     }
 
-    fn take_into(&mut self, pushes: &mut Vec<Push>) -> Result<bool, Status> {
+    fn process_events(&mut self, pushes: &mut Vec<Push>) -> Result<bool, Status> {
         let mut shared = self.connection.lock();
         let shared = &mut *shared;
         shared.listening = false;
@@ -845,21 +847,21 @@ impl<S: Session + Send + 'static> Reader<S> {
         let taken = loop {
             match shared.session.next_event(&mut self.inbox.bytes, &mut shared.out) {
                 Ok(Some(ClientEvent::Reply(id, reply))) => {
-                    if let Some(probation) = &mut self.probation {
-                        probation.on_reply(Some(&reply));
+                    if let Some(unconfirmed) = &mut self.unconfirmed {
+                        unconfirmed.on_reply(Some(&reply));
                     }
                     shared.pending.finish(id, Ok(reply), &mut self.wakers);
                     replied = true;
                 }
                 Ok(Some(ClientEvent::Message(id, message))) => {
-                    if let Some(probation) = &mut self.probation {
-                        probation.on_reply(None);
+                    if let Some(unconfirmed) = &mut self.unconfirmed {
+                        unconfirmed.on_reply(None);
                     }
                     shared.deliver(id, message, &mut self.wakers);
                 }
                 Ok(Some(ClientEvent::Head(id, head))) => {
-                    if let Some(probation) = &mut self.probation {
-                        probation.on_reply(None);
+                    if let Some(unconfirmed) = &mut self.unconfirmed {
+                        unconfirmed.on_reply(None);
                     }
                     if let Some(opened) = shared.pending.stream_mut(id) {
                         opened.start_response(head, &mut self.wakers);
@@ -877,16 +879,16 @@ impl<S: Session + Send + 'static> Reader<S> {
                 }
                 Ok(Some(ClientEvent::GoAway)) => {
                     shared.retiring = true;
-                    if let Some(probation) = &mut self.probation {
-                        probation.on_go_away();
+                    if let Some(unconfirmed) = &mut self.unconfirmed {
+                        unconfirmed.on_go_away();
                     }
                 }
                 Ok(None) => break Ok(()),
                 Err(violation) => {
-                    if let Some(probation) = &mut self.probation
+                    if let Some(unconfirmed) = &mut self.unconfirmed
                         && !expects_tls(&self.inbox.bytes)
                     {
-                        probation.on_incomplete_reply();
+                        unconfirmed.on_incomplete_reply();
                     }
                     // After another reply, or with others to come, the violation may not be that of the call that waits.
                     let alone = !replied && shared.pending.is_only_one_answered();
@@ -900,7 +902,7 @@ impl<S: Session + Send + 'static> Reader<S> {
         if self.unwritable.is_some() {
             shared.discard();
         }
-        self.wanted = shared.session.bytes_needed();
+        self.bytes_needed = shared.session.bytes_needed();
         self.held_back = shared.blocks_input();
         self.wakers.extend(shared.take_vacancy_waker());
         shared.corked = self.wakers.len() > 1;
@@ -909,11 +911,11 @@ impl<S: Session + Send + 'static> Reader<S> {
 
     /// Handles the server's close: a reply that is delimited by the end of the connection is complete now. Returns
     /// why the connection has ended.
-    fn take_last(&mut self) -> Status {
+    fn process_final_bytes(&mut self) -> Status {
         let mut shared = self.connection.lock();
         if let Some(ClientEvent::Reply(id, reply)) = shared.session.end_of_stream(&mut self.inbox.bytes) {
-            if let Some(probation) = &mut self.probation {
-                probation.on_reply(Some(&reply));
+            if let Some(unconfirmed) = &mut self.unconfirmed {
+                unconfirmed.on_reply(Some(&reply));
             }
             shared.pending.finish(id, Ok(reply), &mut self.wakers);
         }
@@ -1004,26 +1006,27 @@ impl<S> Drop for Reader<S> {
 }
 
 /// Maximum number of unsent bytes for a server that does not read. brpc's `socket_max_unwritten_bytes`.
-const UNSENT: usize = 64 << 20;
+const MAX_UNSENT_BYTES: usize = 64 << 20;
 
 /// Maximum number of unsent bytes that the session produced by itself, before reading from a server that does not read
 /// is paused. Well-behaved servers stay far below it: acknowledgements and window updates for more than a gibibyte of
 /// messages.
-const ANSWERS: usize = 1 << 20;
+const MAX_UNSENT_ANSWER_BYTES: usize = 1 << 20;
 
-/// Number of unread bytes from which they count in the memory budget; fewer are mostly consumed at once.
-const UNREAD: usize = 16 << 10;
+/// Minimum number of unread bytes that are reported to the memory budget; fewer are mostly consumed at once.
+const MIN_REPORTED_UNREAD: usize = 16 << 10;
 
-/// Number of bytes that are read before others of the thread are polled. The runtime's own budget is 128 reads, which may
-/// be 32 MiB: replies would arrive faster than callers take them, and callers of other connections would wait.
-const TURN: usize = 512 << 10;
+/// Number of bytes that are read before the task yields to other tasks of its thread. The runtime's own budget is 128
+/// reads, which may be 32 MiB: replies would arrive faster than callers take them, and callers of other connections
+/// would wait.
+const READ_BUDGET: usize = 512 << 10;
 
 /// Interval at which a connection checks whether the memory budget has room.
-const RETRY: Duration = Duration::from_millis(50);
+const MEMORY_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Number of unsent bytes from which messages of streaming calls wait. It is a few writes' worth, so that the socket
 /// never runs dry.
-const AHEAD: usize = 256 << 10;
+const STREAM_HIGH_WATER_MARK: usize = 256 << 10;
 
 #[cold]
 fn too_many() -> Status {

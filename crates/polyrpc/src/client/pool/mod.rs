@@ -170,7 +170,7 @@ impl Pool {
 
     /// Returns the server, the counts of the calls to it, and whether it takes calls now; `None` if there is only one
     /// connection, which cannot be replaced.
-    pub(super) fn facts(&self) -> Option<(Instance, CallCounts, bool)> {
+    pub(super) fn connection_info(&self) -> Option<(Instance, CallCounts, bool)> {
         let connector = self.connector.as_ref()?;
         let is_available = !self.is_retired() && connector.gate.refusal().is_none();
         Some((connector.url.instance(), connector.calls.counts(), is_available))

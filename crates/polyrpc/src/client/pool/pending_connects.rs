@@ -32,8 +32,8 @@ struct PendingState {
 pub(super) type PendingConnect = AbortOnDrop<Result<UnusedConnection, Status>>;
 
 impl PendingConnects {
-    pub(super) fn new(most: usize) -> Self {
-        Self { state: Mutex::default(), max_kept: most }
+    pub(super) fn new(max_kept: usize) -> Self {
+        Self { state: Mutex::default(), max_kept }
     }
 
     /// Returns a connection without any calls, from a pending connect or a new one.

@@ -16,7 +16,7 @@ use crate::codec::Body;
 
 /// Both halves of a call, and the requests that are still to be sent.
 pub(super) struct BidiCall {
-    script: MessageSource,
+    source: MessageSource,
     sending: CallSender,
     receiving: CallReceiver,
     /// Whether the server has ended the call and receives nothing more.
@@ -24,13 +24,13 @@ pub(super) struct BidiCall {
 }
 
 impl BidiCall {
-    pub(super) fn new(script: MessageSource, (sending, receiving): (CallSender, CallReceiver)) -> Self {
-        Self { script, sending, receiving, over: false }
+    pub(super) fn new(source: MessageSource, (sending, receiving): (CallSender, CallReceiver)) -> Self {
+        Self { source, sending, receiving, over: false }
     }
 
     /// Attaches layers to the call.
-    pub(super) fn attach_layers(&mut self, around: LayerGuard) {
-        self.receiving.attach_layers(around);
+    pub(super) fn attach_layers(&mut self, layer_guard: LayerGuard) {
+        self.receiving.attach_layers(layer_guard);
     }
 
     /// Polls for the response head. An error ends the call.
@@ -54,16 +54,16 @@ impl BidiCall {
 
     /// Disables retries, since the response has started.
     pub(super) fn disable_retry(&mut self) {
-        self.script.forget();
+        self.source.forget();
         if self.over {
-            self.script.close();
+            self.source.close();
         }
     }
 
     /// Returns the requests from the first one on, if they can be sent again.
     pub(super) fn into_rewound(self) -> Option<MessageSource> {
-        let mut script = self.script;
-        script.rewind().then_some(script)
+        let mut source = self.source;
+        source.rewind().then_some(source)
     }
 
     pub(super) fn connection(&self) -> &Arc<CallConnection> {
@@ -75,7 +75,7 @@ impl BidiCall {
         if self.over {
             return Ok(());
         }
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_BATCHES {
             let idle = self.fill(cx)?;
             match self.sending.poll_flush(cx) {
                 Poll::Pending => return Ok(()),
@@ -83,8 +83,8 @@ impl BidiCall {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(_)) => {
                     self.over = true;
-                    if !self.script.is_kept() {
-                        self.script.close();
+                    if !self.source.is_kept() {
+                        self.source.close();
                     }
                     return Ok(());
                 }
@@ -97,18 +97,18 @@ impl BidiCall {
     /// Queues requests. Returns whether there are no more of them now.
     fn fill(&mut self, cx: &mut Context<'_>) -> Result<bool, Status> {
         while self.sending.has_capacity() {
-            match self.script.poll_next(cx) {
+            match self.source.poll_next(cx) {
                 Poll::Ready(Some(message)) => self.sending.push(message?),
                 Poll::Ready(None) => self.sending.finish(),
                 Poll::Pending => return Ok(true),
             }
         }
-        Ok(self.script.is_exhausted())
+        Ok(self.source.is_exhausted())
     }
 }
 
 /// Number of batches that are sent before yielding.
-const ROUNDS: usize = 16;
+const MAX_BATCHES: usize = 16;
 
 /// Encoded requests of a call.
 pub(super) type Requests = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
@@ -125,7 +125,7 @@ pub(super) struct MessageSource {
 
 impl MessageSource {
     /// Maximum number of bytes that are retained for a resend.
-    const KEPT: usize = 64 << 10;
+    const MAX_KEPT_BYTES: usize = 64 << 10;
 
     pub(super) fn new(requests: Requests, keep: bool) -> Self {
         Self { rest: Some(requests), again: VecDeque::new(), kept: keep.then(Vec::new), bytes: 0 }
@@ -178,7 +178,7 @@ impl MessageSource {
     fn keep(&mut self, message: &Bytes) {
         let Some(kept) = &mut self.kept else { return };
         self.bytes += message.len();
-        if self.bytes > Self::KEPT {
+        if self.bytes > Self::MAX_KEPT_BYTES {
             self.kept = None;
         } else {
             kept.push(message.clone());

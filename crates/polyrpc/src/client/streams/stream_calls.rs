@@ -117,9 +117,9 @@ impl Client {
             let (service, method, options) = call.take_names()?;
             client.open_halves(&service, &method, options, format).await
         };
-        let ((sending, mut receiving), around) =
+        let ((sending, mut receiving), layer_guard) =
             self.open_within_layers(call, StreamType::BIDI, open).await?;
-        receiving.attach_layers(around);
+        receiving.attach_layers(layer_guard);
         Ok(RawCall::new(sending, receiving))
     }
 
@@ -180,8 +180,8 @@ impl Client {
             let (service, method, options) = call.take_names()?;
             client.open_bidi(&service, &method, options, format, requests).await
         };
-        let ((head, mut call), around) = self.open_within_layers(call, shape, open).await?;
-        call.attach_layers(around);
+        let ((head, mut call), layer_guard) = self.open_within_layers(call, shape, open).await?;
+        call.attach_layers(layer_guard);
         Ok((head, call))
     }
 
@@ -193,7 +193,7 @@ impl Client {
         format: Format,
         mut requests: Requests,
     ) -> Result<(Head, BidiCall), Status> {
-        let keep = self.keeps();
+        let keep = self.retains_calls();
         let mut attempt = self.attempt(service, method, format, options, keep)?;
         if self.defaults.attaches_streams() {
             let left = send_first(&mut requests, &mut attempt).await?;
@@ -201,9 +201,9 @@ impl Client {
             let requests = Box::pin(stream::iter(left.map(Ok)).chain(requests));
             return Ok((head, BidiCall::new(MessageSource::new(requests, false), (sending, receiving))));
         }
-        let mut script = MessageSource::new(requests, keep);
+        let mut source = MessageSource::new(requests, keep);
         loop {
-            let mut call = BidiCall::new(script, self.open(&mut attempt, format).await?);
+            let mut call = BidiCall::new(source, self.open(&mut attempt, format).await?);
             let status = match poll_fn(|cx| call.poll_head(cx)).await {
                 Ok(head) => {
                     call.disable_retry();
@@ -213,7 +213,7 @@ impl Client {
             };
             let connection = call.connection().clone();
             match call.into_rewound() {
-                Some(rewound) if attempt.should_retry(&status, &connection) => script = rewound,
+                Some(rewound) if attempt.should_retry(&status, &connection) => source = rewound,
                 _ => return Err(status),
             }
         }
@@ -302,8 +302,8 @@ impl RawCall {
         let (sending, mut receiving) = self.into_halves();
         let metadata = receiving.head().map(|head| head.metadata.clone()).unwrap_or_default();
         receiving.start_response(Head { format, metadata, ..Head::default() });
-        let script = MessageSource::new(requests::<C, Out>(outgoing, format, None), false);
-        answer::<C, In>(BidiCall::new(script, (sending, receiving)), None, None)
+        let source = MessageSource::new(requests::<C, Out>(outgoing, format, None), false);
+        answer::<C, In>(BidiCall::new(source, (sending, receiving)), None, None)
     }
 }
 

@@ -149,7 +149,7 @@ pub(super) struct CallReceiver {
     trailers: Metadata,
     over: bool,
     /// Layers of the call. Most calls have none.
-    around: Option<Box<LayerGuard>>,
+    layer_guard: Option<Box<LayerGuard>>,
 }
 
 impl CallReceiver {
@@ -166,13 +166,13 @@ impl CallReceiver {
             format,
             trailers: Metadata::new(),
             over: false,
-            around: None,
+            layer_guard: None,
         }
     }
 
     /// Attaches layers to the call: they observe its end, and may end it.
-    pub(super) fn attach_layers(&mut self, around: LayerGuard) {
-        self.around = Some(Box::new(around));
+    pub(super) fn attach_layers(&mut self, layer_guard: LayerGuard) {
+        self.layer_guard = Some(Box::new(layer_guard));
     }
 
     /// Polls for the leading metadata.
@@ -209,7 +209,7 @@ impl CallReceiver {
 
     /// Polls for the next message; `None` after the last. An error is returned once and ends the stream.
     pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Body, Status>>> {
-        match self.around {
+        match self.layer_guard {
             None => self.poll_inner(cx),
             Some(_) => self.poll_within_layers(cx),
         }
@@ -217,26 +217,26 @@ impl CallReceiver {
 
     #[cold]
     fn poll_within_layers(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Body, Status>>> {
-        let Some(mut around) = self.around.take() else { return self.poll_inner(cx) };
-        let mut ending = around.poll(cx);
-        if ending.is_pending() && !around.has_ended() {
+        let Some(mut layer_guard) = self.layer_guard.take() else { return self.poll_inner(cx) };
+        let mut ending = layer_guard.poll(cx);
+        if ending.is_pending() && !layer_guard.has_ended() {
             let result = match self.poll_inner(cx) {
                 Poll::Ready(None) => Ok(()),
                 Poll::Ready(Some(Err(status))) => Err(status),
                 going_on => {
-                    self.around = Some(around);
+                    self.layer_guard = Some(layer_guard);
                     return going_on;
                 }
             };
             let trailers = mem::take(&mut self.trailers);
-            around.finish(OutcomeKind::Finish { result, trailers }.into());
-            ending = around.poll(cx);
+            layer_guard.finish(OutcomeKind::Finish { result, trailers }.into());
+            ending = layer_guard.poll(cx);
         }
         let Poll::Ready(ending) = ending else {
-            self.around = Some(around);
+            self.layer_guard = Some(layer_guard);
             return Poll::Pending;
         };
-        if !around.has_ended() {
+        if !layer_guard.has_ended() {
             // The layers do not wait for the server any more.
             self.call.connection.slot().abandon(self.call.id);
         }

@@ -37,7 +37,7 @@ pub(crate) fn encode_arguments(
         (_, ValueKind::Nothing) => (true, Bytes::from_static(EMPTY_LIST)),
         (_, ValueKind::List) => (true, encode(arguments, format)?),
         (Format::MessagePackArray, ValueKind::Text) => (false, pack_text(arguments)?),
-        (_, ValueKind::Sole | ValueKind::Text) => (false, encode(arguments, format)?),
+        (_, ValueKind::Single | ValueKind::Text) => (false, encode(arguments, format)?),
     };
     Ok(Body { positional, ..Body::new(format, bytes) })
 }
@@ -104,7 +104,7 @@ pub(super) fn write_packed(value: &(impl Serialize + ?Sized)) -> Result<Bytes, S
     match ValueKind::from_value(value) {
         ValueKind::Nothing => Ok(Bytes::new()),
         ValueKind::Text => pack_text(value),
-        ValueKind::List | ValueKind::Sole => encode(value, Format::MessagePackArray),
+        ValueKind::List | ValueKind::Single => encode(value, Format::MessagePackArray),
     }
 }
 
@@ -112,7 +112,7 @@ pub(super) fn write_packed(value: &(impl Serialize + ?Sized)) -> Result<Bytes, S
 fn pack_text(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
     match text::write(value, false) {
         WriteOutcome::Text(text) => {
-            let mut head = Vec::with_capacity(LONGEST_HEAD);
+            let mut head = Vec::with_capacity(MAX_HEADER_LEN);
             Writer::new(&mut head).str_head(text.len());
             Ok(Buffer::copy(&[&head, &text]))
         }
@@ -157,7 +157,7 @@ pub(super) fn is_list(body: &Body) -> bool {
 }
 
 /// Maximum length of a text's header in MessagePack.
-const LONGEST_HEAD: usize = 5;
+const MAX_HEADER_LEN: usize = 5;
 
 /// Empty list in MessagePack.
 pub(super) const EMPTY_LIST: &[u8] = &[0x90];

@@ -15,7 +15,7 @@ pub(super) enum ValueKind {
     /// Text that is not UTF-8, which serde cannot represent.
     Text,
     /// Anything else: a single value.
-    Sole,
+    Single,
 }
 
 impl ValueKind {
@@ -25,7 +25,7 @@ impl ValueKind {
         match ask(true) {
             ProbedKind(Some(shape)) => shape,
             // A value that is not human-readable may be a text all the same.
-            ProbedKind(None) => ask(false).0.filter(|shape| *shape == Self::Text).unwrap_or(Self::Sole),
+            ProbedKind(None) => ask(false).0.filter(|shape| *shape == Self::Text).unwrap_or(Self::Single),
         }
     }
 }
@@ -54,12 +54,12 @@ impl Error for ProbedKind {
     }
 }
 
-const SOLE: ProbedKind = ProbedKind(Some(ValueKind::Sole));
+const SINGLE: ProbedKind = ProbedKind(Some(ValueKind::Single));
 
 macro_rules! sole {
     ($($method:ident($($value:ty),*);)*) => {
         $(fn $method(self, $(_: $value),*) -> Result<ProbedKind, ProbedKind> {
-            Ok(SOLE)
+            Ok(SINGLE)
         })*
     };
 }
@@ -112,7 +112,7 @@ impl Serializer for KindProbe {
     }
 
     fn serialize_some<T: Serialize + ?Sized>(self, _: &T) -> Result<ProbedKind, ProbedKind> {
-        Ok(SOLE)
+        Ok(SINGLE)
     }
 
     fn serialize_newtype_struct<T: Serialize + ?Sized>(
@@ -120,7 +120,7 @@ impl Serializer for KindProbe {
         name: &'static str,
         _: &T,
     ) -> Result<ProbedKind, ProbedKind> {
-        Ok(if name == NOT_UTF8 { ProbedKind(Some(ValueKind::Text)) } else { SOLE })
+        Ok(if name == NOT_UTF8 { ProbedKind(Some(ValueKind::Text)) } else { SINGLE })
     }
 
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
@@ -130,15 +130,15 @@ impl Serializer for KindProbe {
         _: &'static str,
         _: &T,
     ) -> Result<ProbedKind, ProbedKind> {
-        Ok(SOLE)
+        Ok(SINGLE)
     }
 
     fn serialize_seq(self, _: Option<usize>) -> Result<Never, ProbedKind> {
-        Err(SOLE)
+        Err(SINGLE)
     }
 
     fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Never, ProbedKind> {
-        Err(SOLE)
+        Err(SINGLE)
     }
 
     fn serialize_tuple_variant(
@@ -148,15 +148,15 @@ impl Serializer for KindProbe {
         _: &'static str,
         _: usize,
     ) -> Result<Never, ProbedKind> {
-        Err(SOLE)
+        Err(SINGLE)
     }
 
     fn serialize_map(self, _: Option<usize>) -> Result<Never, ProbedKind> {
-        Err(SOLE)
+        Err(SINGLE)
     }
 
     fn serialize_struct(self, _: &'static str, _: usize) -> Result<Never, ProbedKind> {
-        Err(SOLE)
+        Err(SINGLE)
     }
 
     fn serialize_struct_variant(
@@ -166,7 +166,7 @@ impl Serializer for KindProbe {
         _: &'static str,
         _: usize,
     ) -> Result<Never, ProbedKind> {
-        Err(SOLE)
+        Err(SINGLE)
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn invalid_utf8_is_of_kind_text() {
         assert_eq!(ValueKind::from_value(&ByteString::from(b"\xff".to_vec())), ValueKind::Text);
-        assert_eq!(ValueKind::from_value(&ByteString::from("text")), ValueKind::Sole);
+        assert_eq!(ValueKind::from_value(&ByteString::from("text")), ValueKind::Single);
     }
 
     #[test]
@@ -187,10 +187,10 @@ mod tests {
         assert_eq!(ValueKind::from_value(&()), ValueKind::Nothing);
         assert_eq!(ValueKind::from_value(&(1, "a")), ValueKind::List);
         assert_eq!(ValueKind::from_value(&("a",)), ValueKind::List);
-        assert_eq!(ValueKind::from_value("a"), ValueKind::Sole);
-        assert_eq!(ValueKind::from_value(&std::net::Ipv4Addr::LOCALHOST), ValueKind::Sole);
-        assert_eq!(ValueKind::from_value(&vec![1, 2]), ValueKind::Sole);
-        assert_eq!(ValueKind::from_value(&Some(1)), ValueKind::Sole);
-        assert_eq!(ValueKind::from_value(&std::collections::BTreeMap::from([(1, 2)])), ValueKind::Sole);
+        assert_eq!(ValueKind::from_value("a"), ValueKind::Single);
+        assert_eq!(ValueKind::from_value(&std::net::Ipv4Addr::LOCALHOST), ValueKind::Single);
+        assert_eq!(ValueKind::from_value(&vec![1, 2]), ValueKind::Single);
+        assert_eq!(ValueKind::from_value(&Some(1)), ValueKind::Single);
+        assert_eq!(ValueKind::from_value(&std::collections::BTreeMap::from([(1, 2)])), ValueKind::Single);
     }
 }

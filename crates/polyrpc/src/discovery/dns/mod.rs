@@ -153,7 +153,7 @@ struct DnsWatch {
 }
 
 impl PollSource for DnsWatch {
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const POLL_TIMEOUT: Duration = Duration::from_secs(30);
 
     async fn query(&mut self) -> Result<PollResult> {
         let resolver = match self.resolver.take() {
@@ -191,7 +191,7 @@ impl DnsWatch {
             let outcome = resolver.addresses(&record.host).await;
             (record, outcome)
         });
-        let mut lookups = stream::iter(lookups).buffered(AT_ONCE);
+        let mut lookups = stream::iter(lookups).buffered(MAX_CONCURRENT_LOOKUPS);
         let (mut instances, mut ttl, mut warning) = (Vec::new(), found.ttl, None);
         let mut known = HashMap::new();
         while let Some((record, outcome)) = lookups.next().await {
@@ -232,4 +232,4 @@ impl DnsWatch {
 }
 
 /// Number of hosts that are resolved concurrently.
-const AT_ONCE: usize = 16;
+const MAX_CONCURRENT_LOOKUPS: usize = 16;

@@ -216,13 +216,13 @@ fn unreadable(error: ParseError) -> Status {
 async fn look_up(host: &str) -> Result<Lookup<IpAddr>, Status> {
     match system_lookup(host.trim_end_matches('.').to_owned()).await {
         Ok(addresses) if addresses.is_empty() => Err(Status::not_found(format!("`{host}` has no address"))),
-        Ok(addresses) => Ok(Lookup { records: keep_one_family(addresses), ttl: UNTOLD }),
+        Ok(addresses) => Ok(Lookup { records: keep_one_family(addresses), ttl: DEFAULT_TTL }),
         Err(error) => Err(Status::unavailable(format!("cannot look `{host}` up: {error}"))),
     }
 }
 
 /// Validity of an address whose record has no time to live.
-const UNTOLD: Duration = Duration::from_secs(30);
+const DEFAULT_TTL: Duration = Duration::from_secs(30);
 
 /// Names in the machine's own hosts file; blocks.
 fn hosts() -> Vec<String> {

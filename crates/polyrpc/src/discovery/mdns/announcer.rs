@@ -75,7 +75,7 @@ impl Announcer {
         if let Some(open) = &*answering {
             return Ok(open.room.clone());
         }
-        let interfaces = mdns.interfaces_or_usual();
+        let interfaces = mdns.interfaces_or_default();
         let socket = socket::answering(&interfaces, mdns.port).map_err(polyrpc_core::Status::from_error)?;
         let room = Arc::new(ReplyQueue { socket, interfaces, port: mdns.port, names: mdns.names.clone() });
         let task = tokio::spawn(answer(room.clone(), self.entries.clone())).into();
@@ -92,10 +92,10 @@ impl ReplyQueue {
 
 /// Answers queries.
 async fn answer(room: Arc<ReplyQueue>, entries: Arc<Entries>) {
-    let mut buffer = vec![0; socket::LONGEST];
+    let mut buffer = vec![0; socket::MAX_PACKET_SIZE];
     loop {
         let Ok((length, querier)) = room.socket.recv_from(&mut buffer).await else {
-            tokio::time::sleep(socket::BREATH).await;
+            tokio::time::sleep(socket::ERROR_PAUSE).await;
             continue;
         };
         let query = buffer.get(..length).and_then(|packet| Query::read(packet, &room.names));

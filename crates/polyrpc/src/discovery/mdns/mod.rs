@@ -83,8 +83,8 @@ impl Mdns {
         self
     }
 
-    fn interfaces_or_usual(&self) -> Vec<Ipv4Addr> {
-        self.interfaces.clone().unwrap_or_else(socket::usual_interfaces)
+    fn interfaces_or_default(&self) -> Vec<Ipv4Addr> {
+        self.interfaces.clone().unwrap_or_else(socket::default_interfaces)
     }
 }
 
@@ -128,8 +128,9 @@ impl PollSource for MdnsWatch {
     async fn query(&mut self) -> Result<PollResult> {
         self.round += 1;
         if self.sockets.is_empty() {
-            self.sockets =
-                socket::query_sockets(&self.mdns.interfaces_or_usual()).await.map_err(Status::from_error)?;
+            self.sockets = socket::query_sockets(&self.mdns.interfaces_or_default())
+                .await
+                .map_err(Status::from_error)?;
         }
         let queried = self.query_all().await;
         if let Err(error) = queried {
@@ -138,7 +139,7 @@ impl PollSource for MdnsWatch {
             return Err(error);
         }
         self.listen(Instant::now() + WINDOW).await;
-        self.known_instances.retain(|_, (round, _)| *round + ROUNDS > self.round);
+        self.known_instances.retain(|_, (round, _)| *round + MAX_MISSED_ROUNDS > self.round);
         if self.known_instances.is_empty() {
             let text = format!("no server on the local network announces `{}`", self.mdns.service);
             return Err(Status::unavailable(text).into());
@@ -157,7 +158,7 @@ impl PollSource for MdnsWatch {
 /// Time to wait for answers.
 const WINDOW: Duration = Duration::from_secs(1);
 /// Number of unanswered queries after which a server is removed.
-const ROUNDS: u64 = 3;
+const MAX_MISSED_ROUNDS: u64 = 3;
 /// Maximum number of servers that are kept, whatever is announced.
 const MAX_SERVERS: usize = 10_000;
 

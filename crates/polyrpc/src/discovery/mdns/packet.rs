@@ -72,7 +72,7 @@ impl Query {
     /// Builds a query for all servers, to be answered by unicast.
     pub(super) fn query(names: &Names) -> Result<Vec<u8>, Status> {
         let mut query = MessageBuilder::new_vec().question();
-        query.push((&names.kind, Rtype::PTR, Class::from_int(IN | ALONE))).map_err(too_long)?;
+        query.push((&names.kind, Rtype::PTR, Class::from_int(IN | UNICAST_RESPONSE))).map_err(too_long)?;
         Ok(query.finish())
     }
 
@@ -82,20 +82,20 @@ impl Query {
         if message.header().qr() {
             return None;
         }
-        let mut questions = message.question().filter_map(Result::ok).take(QUESTIONS);
+        let mut questions = message.question().filter_map(Result::ok).take(MAX_QUESTIONS);
         let question = questions.find(|question| {
             matches!(question.qtype(), Rtype::PTR | Rtype::ANY) && question.qname().name_eq(&names.kind)
         })?;
-        let wants_unicast = question.qclass().to_int() & ALONE != 0;
+        let wants_unicast = question.qclass().to_int() & UNICAST_RESPONSE != 0;
         Some(Self { id: message.header().id(), wants_unicast })
     }
 }
 
 const IN: u16 = 1;
 /// Flag of a question: the answer may be sent by unicast (RFC 6762, section 5.4).
-const ALONE: u16 = 1 << 15;
+const UNICAST_RESPONSE: u16 = 1 << 15;
 /// Number of questions of a packet that are parsed.
-const QUESTIONS: usize = 32;
+const MAX_QUESTIONS: usize = 32;
 
 /// Builds the announcement of a server; with a zero time to live, its goodbye.
 pub(super) fn announcement(

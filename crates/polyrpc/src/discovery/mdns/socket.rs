@@ -12,7 +12,7 @@ use crate::transport::outgoing_v4;
 pub(super) const GROUP: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 251);
 
 /// Interface that leads to the Internet, and the loopback interface.
-pub(super) fn usual_interfaces() -> Vec<Ipv4Addr> {
+pub(super) fn default_interfaces() -> Vec<Ipv4Addr> {
     let outside = match outgoing_v4() {
         Ok(IpAddr::V4(address)) => Some(address),
         _ => None,
@@ -69,20 +69,20 @@ pub(super) async fn send_to_all(socket: &UdpSocket, interfaces: &[Ipv4Addr], por
 
 /// Receives the next packet; returns it, if that succeeded, and the socket.
 pub(super) async fn receive(socket: Arc<UdpSocket>) -> (Arc<UdpSocket>, Option<Vec<u8>>) {
-    let mut buffer = vec![0; LONGEST];
+    let mut buffer = vec![0; MAX_PACKET_SIZE];
     match socket.recv(&mut buffer).await {
         Ok(length) => {
             buffer.truncate(length);
             (socket, Some(buffer))
         }
         Err(_) => {
-            tokio::time::sleep(BREATH).await;
+            tokio::time::sleep(ERROR_PAUSE).await;
             (socket, None)
         }
     }
 }
 
 /// The longest packet of multicast DNS (RFC 6762, section 17).
-pub(super) const LONGEST: usize = 9000;
-/// Pause after an error, which might recur at once.
-pub(super) const BREATH: Duration = Duration::from_millis(50);
+pub(super) const MAX_PACKET_SIZE: usize = 9000;
+/// Pause after a receive error, which prevents a busy loop if the error persists.
+pub(super) const ERROR_PAUSE: Duration = Duration::from_millis(50);

@@ -139,9 +139,9 @@ impl Metrics {
         Self::text_of(std::slice::from_ref(self))
     }
 
-    /// Formats several of them as one page, like [`text`](Self::text): what they count of the same method is added, and
-    /// so is what their servers export. Histograms have the fewest buckets for every doubling that one of them has. Of
-    /// the same series of the program's own metrics, the first one is on the page.
+    /// Formats several `Metrics` as one page, like [`text`](Self::text). The values of equal methods are added, and so
+    /// are those that their servers export. All histograms have as many buckets per doubling as the coarsest of them.
+    /// Of equal series of the program's own metrics, the page contains the first one.
     pub fn text_of(all: &[Self]) -> String {
         let buckets = all.iter().map(|metrics| metrics.0.buckets.load(Ordering::Relaxed)).min();
         exposition::text(&Self::families(all), buckets.unwrap_or(1))

@@ -46,7 +46,7 @@ impl Key {
 pub(super) struct Table {
     slots: Box<[OnceLock<Series>]>,
     used: AtomicUsize,
-    most: usize,
+    max_series: usize,
     /// How many of the series have names that callers may have invented.
     undeclared: AtomicUsize,
     declared: RwLock<DeclaredMethods>,
@@ -65,8 +65,8 @@ struct DeclaredMethods {
 /// One of this many series may have a name that a caller invented.
 const UNDECLARED_SHARE: usize = 4;
 
-/// Length of such a name in bytes: a longer one makes each page longer, and is no method's.
-const LONGEST_UNDECLARED: usize = 256;
+/// Maximum length of an undeclared service and method name in bytes; longer names are counted as `other`.
+const MAX_UNDECLARED_NAME_LEN: usize = 256;
 
 /// Position of a series in the table.
 #[derive(Debug, Clone, Copy)]
@@ -99,10 +99,10 @@ impl SeriesIndex {
 }
 
 impl Table {
-    /// Creates a table with room for `most` series.
-    pub(super) fn new(most: usize) -> Self {
+    /// Creates a table with room for `max_series` series.
+    pub(super) fn new(max_series: usize) -> Self {
         // A third of it stays empty, so that lookups are short.
-        let slots = (most + most / 2 + 1).next_power_of_two();
+        let slots = (max_series + max_series / 2 + 1).next_power_of_two();
         let other = |side| {
             let (service, method) = ("".into(), "other".into());
             Series::new(Key { side, service, method, protocol: "any" }, None)
@@ -110,7 +110,7 @@ impl Table {
         Self {
             slots: (0..slots).map(|_| OnceLock::new()).collect(),
             used: AtomicUsize::new(0),
-            most,
+            max_series,
             undeclared: AtomicUsize::new(0),
             declared: RwLock::default(),
             others: [other(Side::Client), other(Side::Server)],
@@ -126,7 +126,7 @@ impl Table {
         while let Some(slot) = self.slots.get(index) {
             let known = match slot.get() {
                 Some(known) => known,
-                None if self.used.load(Ordering::Relaxed) >= self.most => break,
+                None if self.used.load(Ordering::Relaxed) >= self.max_series => break,
                 None if !call.declared && !self.has_room_for_undeclared(call) => break,
                 None => slot.get_or_init(|| {
                     self.used.fetch_add(1, Ordering::Relaxed);
@@ -148,7 +148,7 @@ impl Table {
     pub(super) fn declare<'n>(&self, methods: impl IntoIterator<Item = (&'n str, &'n str)>) {
         let mut declared = self.declared.write().unwrap_or_else(PoisonError::into_inner);
         for (service, method) in methods {
-            if declared.count >= self.most {
+            if declared.count >= self.max_series {
                 return;
             }
             let is_new = declared.services.entry(service.into()).or_default().insert(method.into());
@@ -164,8 +164,8 @@ impl Table {
     /// Whether a method without a series gets one although a caller may have invented its name.
     #[cold]
     fn has_room_for_undeclared(&self, call: &CallStart<'_>) -> bool {
-        let has_room = self.undeclared.load(Ordering::Relaxed) < self.most / UNDECLARED_SHARE
-            && call.service.len() + call.method.len() <= LONGEST_UNDECLARED;
+        let has_room = self.undeclared.load(Ordering::Relaxed) < self.max_series / UNDECLARED_SHARE
+            && call.service.len() + call.method.len() <= MAX_UNDECLARED_NAME_LEN;
         has_room || self.is_declared(call)
     }
 
@@ -364,17 +364,17 @@ struct Window {
 }
 
 /// The minimum time that "recent" covers: brpc's `bvar_dump_interval`.
-pub(super) const LATELY: Duration = Duration::from_secs(10);
+pub(super) const RECENT_WINDOW: Duration = Duration::from_secs(10);
 
 impl Window {
     fn recent_totals(&mut self, totals: &Totals, now: Instant) -> (Totals, Duration) {
-        let is_old = |(then, _): &(Instant, Totals)| now.saturating_duration_since(*then) >= LATELY;
+        let is_old = |(then, _): &(Instant, Totals)| now.saturating_duration_since(*then) >= RECENT_WINDOW;
         if self.newer.as_ref().is_none_or(is_old) {
             self.older = self.newer.replace((now, totals.clone()));
         }
         match &self.older {
             Some((then, earlier)) => (totals.since(earlier), now.saturating_duration_since(*then)),
-            None => (totals.clone(), LATELY),
+            None => (totals.clone(), RECENT_WINDOW),
         }
     }
 }

@@ -160,7 +160,7 @@ fn server_families(servers: &call::Totals) -> Vec<Family> {
             (
                 "polyrpc_omitted_metadata_total",
                 "Metadata of relayed responses that the caller's protocol cannot carry, in the whole process.",
-                call::left_out_count(),
+                call::removed_metadata_count(),
             ),
         ]
         .map(|(name, help, value)| Family::counter(name, help, value as f64)),

@@ -132,14 +132,14 @@ impl GradientState {
         match self.phase {
             Phase::Exploring { until } if until <= now => {
                 self.phase = Phase::Draining { until: now + Duration::from_nanos((average * 2e3) as u64) };
-                (works * WHILE_DRAINING).ceil() as usize
+                (works * DRAIN_FACTOR).ceil() as usize
             }
             _ => {
-                let is_latency_stable = average <= latency * (1.0 + LEAST_EXPLORE);
-                let idle = rate <= self.rate / (1.0 + LEAST_EXPLORE);
+                let is_latency_stable = average <= latency * (1.0 + MIN_EXPLORE);
+                let idle = rate <= self.rate / (1.0 + MIN_EXPLORE);
                 self.explore = match is_latency_stable || idle {
-                    true => (self.explore + STEP).min(MAX_EXPLORE),
-                    false => (self.explore - STEP).max(LEAST_EXPLORE),
+                    true => (self.explore + EXPLORE_STEP).min(MAX_EXPLORE),
+                    false => (self.explore - EXPLORE_STEP).max(MIN_EXPLORE),
                 };
                 (works * (1.0 + self.explore)) as usize
             }
@@ -152,7 +152,7 @@ impl GradientState {
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         let part = (self.random >> 32) as f64 / f64::from(u32::MAX);
-        self.phase = Phase::Exploring { until: now + MEASURE_ANEW.mul_f64((1.0 + part) / 2.0) };
+        self.phase = Phase::Exploring { until: now + REMEASURE_INTERVAL.mul_f64((1.0 + part) / 2.0) };
     }
 }
 
@@ -162,10 +162,10 @@ fn smooth(old: f64, new: f64, factor: f64) -> f64 {
 
 const SMOOTHING: f64 = 0.1;
 const MAX_EXPLORE: f64 = 0.3;
-const LEAST_EXPLORE: f64 = 0.06;
-const STEP: f64 = 0.02;
-const WHILE_DRAINING: f64 = 0.9;
-const MEASURE_ANEW: Duration = Duration::from_secs(50);
+const MIN_EXPLORE: f64 = 0.06;
+const EXPLORE_STEP: f64 = 0.02;
+const DRAIN_FACTOR: f64 = 0.9;
+const REMEASURE_INTERVAL: Duration = Duration::from_secs(50);
 
 #[cfg(test)]
 mod tests {

@@ -24,7 +24,7 @@ impl SampleGate {
     pub(super) fn should_sample(&self, now: Instant) -> bool {
         let now = nanoseconds(now.saturating_duration_since(self.began)).saturating_add(1);
         let last = self.last.load(Ordering::Relaxed);
-        let due = last == 0 || now.saturating_sub(last) >= nanoseconds(INTERVAL);
+        let due = last == 0 || now.saturating_sub(last) >= nanoseconds(SAMPLE_INTERVAL);
         due && self.last.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }
@@ -79,7 +79,7 @@ impl Window {
         if took < MAX_WINDOW && samples < MAX_SAMPLES {
             return WindowProgress::Open;
         }
-        let progress = match samples < FEWEST {
+        let progress = match samples < MIN_SAMPLES {
             true => WindowProgress::Discarded,
             false => WindowProgress::Full(WindowSummary { average: self.average(), took }),
         };
@@ -102,10 +102,10 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-const INTERVAL: Duration = Duration::from_micros(100);
+const SAMPLE_INTERVAL: Duration = Duration::from_micros(100);
 const MAX_WINDOW: Duration = Duration::from_secs(1);
 const MAX_SAMPLES: u32 = 200;
-const FEWEST: u32 = 100;
+const MIN_SAMPLES: u32 = 100;
 
 #[cfg(test)]
 mod tests {

@@ -96,7 +96,7 @@ pub(super) struct Connection<'a, S: Session> {
     /// Whether one has finished since the end of the input was last checked.
     has_authenticated: bool,
     /// When idle streams are checked next, in ticks.
-    look_at_streams: u32,
+    stream_check_tick: u32,
     /// Since when the session drains, in ticks.
     draining_since: u32,
     arrival: ArrivalTime,
@@ -185,7 +185,7 @@ impl WriteBatch {
 /// Maximum number of bytes to discard from a peer that violated the protocol before its connection is closed with
 /// unread bytes. This suffices to deliver the reason to a peer with a bug; a flooding peer has megabytes in transit,
 /// and reading them all would make the attack succeed.
-const LINGERED: usize = 64 << 10;
+const MAX_LINGER_BYTES: usize = 64 << 10;
 
 /// Traffic of a connection.
 #[derive(Debug, Default)]
@@ -227,16 +227,16 @@ enum AuthenticationEvent {
 }
 
 /// Maximum number of pending authentications and subscriptions that have passed layers, of a connection.
-const AUTHENTICATING: usize = 4096;
+const MAX_PENDING_AUTHENTICATIONS: usize = 4096;
 
 /// Maximum number of bytes to read ahead while received calls await their replies.
-const AHEAD: usize = 64 << 10;
+const MAX_READ_AHEAD_BYTES: usize = 64 << 10;
 
 /// Interval between checks of idle streams, in ticks: 4 s, or less if the idle timeout is shorter.
-const LOOK_AT_STREAMS: u32 = 16;
+const STREAM_CHECK_TICKS: u32 = 16;
 
 /// How long a draining server waits for messages that its peers have started to send, in ticks: 2 s.
-const DRAIN_PATIENCE: u32 = 8;
+const DRAIN_TIMEOUT_TICKS: u32 = 8;
 
 impl<S: Session + Send> Driver for Connection<'_, S> {
     fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<SessionEnd> {
@@ -252,7 +252,7 @@ impl<S: Session + Send> Driver for Connection<'_, S> {
         let entry = &self.registration.connection;
         entry.set_phase(ConnectionPhase::Silent, self.registration.tick());
         entry.wake_at(u32::MAX);
-        entry.wants_ticks(false);
+        entry.set_wants_ticks(false);
         entry.turns().leave(entry);
         Poll::Ready(end)
     }
@@ -297,7 +297,7 @@ impl<'a, S: Session> Connection<'a, S> {
             authenticating: None,
             cancelled_heads: Vec::new(),
             has_authenticated: false,
-            look_at_streams: 0,
+            stream_check_tick: 0,
             draining_since: 0,
             arrival: ArrivalTime::new(listener.server.times_calls),
             heartbeats: 0,
@@ -374,7 +374,7 @@ impl<'a, S: Session> Connection<'a, S> {
                 }
             }
         }
-        if now >= self.look_at_streams && !self.streams.is_empty() {
+        if now >= self.stream_check_tick && !self.streams.is_empty() {
             self.end_idle_streams(now);
         }
         if self.draining && self.is_overdue() {
@@ -419,10 +419,10 @@ impl<'a, S: Session> Connection<'a, S> {
         let allowed = self.listener.server.limits.stream_idle_timeout.map_or(u32::MAX, ticks);
         let shortest = self.streams.shortest_idle(allowed);
         if shortest == u32::MAX {
-            self.look_at_streams = u32::MAX;
+            self.stream_check_tick = u32::MAX;
             return;
         }
-        self.look_at_streams = now + LOOK_AT_STREAMS.min(shortest.div_ceil(4)).max(1);
+        self.stream_check_tick = now + STREAM_CHECK_TICKS.min(shortest.div_ceil(4)).max(1);
         for stream in self.streams.idle(allowed) {
             self.registration.connection.record_refusal(Refusal::StreamIdle);
             self.in_flight.fail(stream, Status::deadline_exceeded("the stream was idle for too long"));
@@ -564,7 +564,7 @@ impl<'a, S: Session> Connection<'a, S> {
     /// Ends the connection if it has too many; streams have a limit of their own.
     fn authenticate_later(&mut self, authentication: AuthenticationFuture) {
         let running = self.authenticating.get_or_insert_default();
-        if running.len() >= AUTHENTICATING {
+        if running.len() >= MAX_PENDING_AUTHENTICATIONS {
             return self.finish();
         }
         running.push(authentication);
@@ -821,7 +821,7 @@ impl<'a, S: Session> Connection<'a, S> {
         self.session.reply(ticket, reply, &mut self.out);
         let idle = accepted.options.idle_timeout.map(ticks);
         if idle.is_some() {
-            self.look_at_streams = 0;
+            self.stream_check_tick = 0;
         }
         for (ticket, accepted) in tickets.into_iter().zip(accepted.streams) {
             self.calls.started += 1;
@@ -918,7 +918,7 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Whether enough unprocessed input is buffered. Some is read even then, to detect the end of the connection.
     fn has_enough(&self) -> bool {
-        self.inbox.bytes.len() >= AHEAD && self.session.blocks_input()
+        self.inbox.bytes.len() >= MAX_READ_AHEAD_BYTES && self.session.blocks_input()
     }
 
     /// Whether to read although no more calls are taken, to detect the end of the connection while handlers are
@@ -927,7 +927,7 @@ impl<'a, S: Session> Connection<'a, S> {
         self.is_saturated()
             && !self.has_write_backlog()
             && !self.is_read_paused()
-            && self.inbox.bytes.len() < AHEAD
+            && self.inbox.bytes.len() < MAX_READ_AHEAD_BYTES
     }
 
     #[inline]
@@ -999,7 +999,7 @@ impl<'a, S: Session> Connection<'a, S> {
     /// Ends the connection after a protocol violation: as [`finish`](Self::finish), but discards only little further
     /// input.
     fn give_up(&mut self) {
-        self.linger_budget = LINGERED;
+        self.linger_budget = MAX_LINGER_BYTES;
         self.finish();
     }
 
@@ -1030,7 +1030,7 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Whether a draining server has waited long enough for messages that the peer has started to send.
     fn is_overdue(&self) -> bool {
-        self.registration.tick().saturating_sub(self.draining_since) >= DRAIN_PATIENCE
+        self.registration.tick().saturating_sub(self.draining_since) >= DRAIN_TIMEOUT_TICKS
     }
 
     /// Whether too much output is waiting for the peer to read it.
@@ -1087,20 +1087,20 @@ impl<'a, S: Session> Connection<'a, S> {
         if phase != entry.phase() {
             entry.set_phase(phase, now);
         }
-        let alarm = self.timeouts.observe(now, self.activity());
+        let wake_tick = self.timeouts.observe(now, self.activity());
         entry.set_idle_since(self.timeouts.idle_since());
         if let Some(at) = self.timeouts.last_activity() {
             entry.record_activity(at);
         }
         self.transferred.took = false;
-        let overdue = if self.draining { self.draining_since + DRAIN_PATIENCE } else { u32::MAX };
-        let streams = if self.streams.is_empty() { u32::MAX } else { self.look_at_streams.max(now + 1) };
-        entry.wake_at(alarm.min(streams).min(if now < overdue { overdue } else { u32::MAX }));
+        let overdue = if self.draining { self.draining_since + DRAIN_TIMEOUT_TICKS } else { u32::MAX };
+        let streams = if self.streams.is_empty() { u32::MAX } else { self.stream_check_tick.max(now + 1) };
+        entry.wake_at(wake_tick.min(streams).min(if now < overdue { overdue } else { u32::MAX }));
         self.pauses = self.is_read_paused() || self.is_saturated();
         let wants_ticks = self.session.needs_ticks() || self.is_read_paused();
         if wants_ticks != self.wants_ticks {
             self.wants_ticks = wants_ticks;
-            entry.wants_ticks(wants_ticks);
+            entry.set_wants_ticks(wants_ticks);
         }
     }
 
@@ -1151,7 +1151,7 @@ impl<'a, S: Session> Connection<'a, S> {
             _ if !self.in_flight.is_empty() || self.session.needs_ticks() => false,
             State::Serving if self.session.incomplete(&self.inbox.bytes).is_some() => false,
             _ if self.unwritten_bytes() > 0 || self.session.unsent() > 0 => false,
-            _ if self.subscriptions.expect_silence() => false,
+            _ if self.subscriptions.cannot_send_keepalive() => false,
             // The transport itself detects whether the peer is still alive.
             _ if !self.stream.signals_close() => false,
             // A connection without any successful call is not a client that waits for its next call.

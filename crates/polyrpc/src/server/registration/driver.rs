@@ -74,7 +74,7 @@ impl Service {
     fn merge_foreign(&mut self, found: &Attributes) -> bool {
         let before = self.foreign.clone();
         self.foreign.retain(|name, _| found.value(name).is_some());
-        for (name, _) in found.iter().filter(|(name, _)| *name != STATE) {
+        for (name, _) in found.iter().filter(|(name, _)| *name != STATE_ATTRIBUTE) {
             if !found.values(name).eq(self.written.values(name)) {
                 self.foreign.insert(name.to_owned(), found.values(name).map(str::to_owned).collect());
             }
@@ -132,7 +132,7 @@ impl RegistrationTask {
         jitter(match self.failures {
             0 => every,
             failures => {
-                FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(8)).min(LONGEST_PAUSE).min(every / 2)
+                MIN_RETRY_DELAY.saturating_mul(1 << (failures - 1).min(8)).min(MAX_RETRY_DELAY).min(every / 2)
             }
         })
     }
@@ -146,7 +146,7 @@ impl RegistrationTask {
         };
         let entries: Vec<_> = self.services.iter().filter(|service| service.is_entered).map(entry).collect();
         let looks = entries.into_iter().map(|entry| fetch_attributes(&*self.registry, entry));
-        let found: Vec<_> = stream::iter(looks).buffered(AT_ONCE).collect().await;
+        let found: Vec<_> = stream::iter(looks).buffered(MAX_CONCURRENT_REQUESTS).collect().await;
         for (entry, current) in found {
             // A missing entry is published again; an error of the registry is reported then, too.
             if let Some(current) = current {
@@ -160,15 +160,15 @@ impl RegistrationTask {
         let Some(service) = self.services.iter_mut().find(|service| service.name == entry.service) else {
             return;
         };
-        let state = current.value(STATE);
-        let is_moved = state != service.written.value(STATE);
+        let state = current.value(STATE_ATTRIBUTE);
+        let is_moved = state != service.written.value(STATE_ATTRIBUTE);
         if !service.merge_foreign(current) && !is_moved {
             return;
         }
         entry.instance = entry.instance.with(current.clone());
         if is_moved {
             tracing::warn!(service = %entry.service, state, "a registry overrides the state of this server");
-            self.attributes.all.set_attribute(&entry.service, STATE, state);
+            self.attributes.all.set_attribute(&entry.service, STATE_ATTRIBUTE, state);
         }
         self.registration.notify(Event::Overridden(&entry));
     }
@@ -178,7 +178,7 @@ impl RegistrationTask {
         let entries = self.entries();
         let attempts =
             entries.into_iter().map(|entry| attempt(&*self.registry, entry, RegistryRequest::Publish));
-        let outcomes: Vec<_> = stream::iter(attempts).buffered(AT_ONCE).collect().await;
+        let outcomes: Vec<_> = stream::iter(attempts).buffered(MAX_CONCURRENT_REQUESTS).collect().await;
         let mut all_well = true;
         // Once each time the registry is lost, however many entries fail; it is retried soon, and often.
         let mut is_told = false;
@@ -209,7 +209,7 @@ impl RegistrationTask {
         let entries = self.entries();
         let attempts =
             entries.into_iter().map(|entry| attempt(&*self.registry, entry, RegistryRequest::Withdraw));
-        let mut outcomes = stream::iter(attempts).buffer_unordered(AT_ONCE);
+        let mut outcomes = stream::iter(attempts).buffer_unordered(MAX_CONCURRENT_REQUESTS);
         let mut is_told = false;
         while let Some((entry, outcome)) = outcomes.next().await {
             match &outcome {
@@ -254,16 +254,16 @@ impl RegistrationTask {
 }
 
 /// The attribute for whether calls may be sent (rpcx `client/xclient.go`).
-const STATE: &str = "state";
+const STATE_ATTRIBUTE: &str = "state";
 
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(250);
 /// Even with a failed attempt before, the server is listed within 5 s of its registry's return, also if its refresh
 /// interval is longer.
-const LONGEST_PAUSE: Duration = Duration::from_millis(1500);
+const MAX_RETRY_DELAY: Duration = Duration::from_millis(1500);
 /// Maximum number of simultaneous requests to the registry.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_REQUESTS: usize = 8;
 /// Timeout of one request.
-const ATTEMPT: Duration = Duration::from_secs(3);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A request to a registry.
 #[derive(Clone, Copy)]
@@ -277,7 +277,7 @@ async fn fetch_attributes(
     registry: &dyn Registrar,
     entry: Advertisement,
 ) -> (Advertisement, Option<Attributes>) {
-    let current = timeout(ATTEMPT, registry.current_attributes(&entry)).await;
+    let current = timeout(REQUEST_TIMEOUT, registry.current_attributes(&entry)).await;
     (entry, current.ok().and_then(Result::ok).flatten())
 }
 
@@ -290,10 +290,11 @@ async fn attempt(
         RegistryRequest::Publish => registry.publish(&entry),
         RegistryRequest::Withdraw => registry.withdraw(&entry),
     };
-    let outcome = match timeout(ATTEMPT, attempt).await {
+    let outcome = match timeout(REQUEST_TIMEOUT, attempt).await {
         Ok(outcome) => outcome,
         Err(_) => {
-            Err(Status::deadline_exceeded(format!("the registry did not answer within {ATTEMPT:?}")).into())
+            Err(Status::deadline_exceeded(format!("the registry did not answer within {REQUEST_TIMEOUT:?}"))
+                .into())
         }
     };
     (entry, outcome)

@@ -106,18 +106,18 @@ impl Conversation {
         if state.session.is_connected() {
             return Poll::Ready(Ok(()));
         }
-        note(&mut state.writer, cx.waker());
+        register_waker(&mut state.writer, cx.waker());
         Poll::Pending
     }
 
-    /// Handles an alarm. Returns whether the conversation has ended.
-    pub(super) fn ring(self: &Arc<Self>) -> bool {
+    /// Performs the work due when a timer expires. Returns whether the conversation has ended.
+    pub(super) fn on_timer(self: &Arc<Self>) -> bool {
         let now = self.outlet.timers.now();
         let mut state = self.lock();
         if state.timers.expire(now) {
             state.session.wake(now);
             if state.session.is_settled() && !state.session.is_readable() {
-                state.session.rest();
+                state.session.shrink();
             }
             self.flush_datagrams(&mut state);
         }
@@ -187,7 +187,7 @@ impl Conversation {
     }
 
     /// Ends it, since the socket is broken.
-    pub(super) fn break_down(&self, error: io::ErrorKind) {
+    pub(super) fn fail(&self, error: io::ErrorKind) {
         let mut state = self.lock();
         state.broken.get_or_insert(error);
         wake(state);
@@ -218,7 +218,7 @@ impl Conversation {
         if let Some(end) = state.end() {
             return Poll::Ready(end.map(|()| 0));
         }
-        note(&mut state.reader, cx.waker());
+        register_waker(&mut state.reader, cx.waker());
         Poll::Pending
     }
 
@@ -249,7 +249,7 @@ impl Conversation {
         if state.session.is_writable() {
             return Poll::Ready(Ok(()));
         }
-        note(&mut state.writer, cx.waker());
+        register_waker(&mut state.writer, cx.waker());
         Poll::Pending
     }
 
@@ -270,7 +270,7 @@ impl Conversation {
             }
         }
         let Some(next) = state.session.next_alarm().filter(|_| state.broken.is_none()) else { return };
-        if state.timers.need(next) {
+        if state.timers.add(next) {
             self.outlet.timers.set(next, self);
         }
     }
@@ -333,7 +333,7 @@ fn wake(mut state: MutexGuard<'_, State>) {
     [reader, writer].into_iter().flatten().for_each(Waker::wake);
 }
 
-fn note(slot: &mut Option<Waker>, waker: &Waker) {
+fn register_waker(slot: &mut Option<Waker>, waker: &Waker) {
     match slot {
         Some(noted) => noted.clone_from(waker),
         None => *slot = Some(waker.clone()),

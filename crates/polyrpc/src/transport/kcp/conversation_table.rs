@@ -183,16 +183,16 @@ impl ConversationTable {
         members.flatten().map(|member| member.conversation)
     }
 
-    /// Returns whether one more without a validated address would exceed `most`, half of which may belong to one
+    /// Returns whether one more without a validated address would exceed `max`, half of which may belong to one
     /// network.
-    pub(super) fn is_crowded(&self, newcomer: SocketAddr, most: usize) -> bool {
-        self.unvalidated.len() >= most || self.is_network_crowded(newcomer, most)
+    pub(super) fn is_crowded(&self, newcomer: SocketAddr, max: usize) -> bool {
+        self.unvalidated.len() >= max || self.is_network_crowded(newcomer, max)
     }
 
     /// Removes the oldest without a validated address, of the newcomer's network if that has more than its share.
-    pub(super) fn evict(&mut self, newcomer: SocketAddr, most: usize) -> Option<Arc<Conversation>> {
+    pub(super) fn evict(&mut self, newcomer: SocketAddr, max: usize) -> Option<Arc<Conversation>> {
         let network = Network::new(newcomer.ip());
-        let is_own = self.is_network_crowded(newcomer, most);
+        let is_own = self.is_network_crowded(newcomer, max);
         let mut candidates = self.unvalidated.values();
         let is_candidate =
             |candidate: &&Arc<Conversation>| !is_own || Network::new(candidate.peer().ip()) == network;
@@ -202,15 +202,15 @@ impl ConversationTable {
     }
 
     /// Removes some of those with a validated address that wait for nothing, to make room for `newcomer`: those of the
-    /// network that has most first, and those that have waited longest. A network that has more than half of the `most`
+    /// network that has most first, and those that have waited longest. A network that has more than half of the `max`
     /// slots displaces only its own.
     pub(super) fn evict_waiting(
         &mut self,
         newcomer: &Arc<Conversation>,
-        most: usize,
+        max: usize,
     ) -> Vec<Arc<Conversation>> {
         let own = Network::new(newcomer.peer().ip());
-        let is_majority = self.counts(own).validated > most / 2;
+        let is_majority = self.counts(own).validated > max / 2;
         let mut waiting = Vec::new();
         let mut lowest = EvictionClass::Stuck;
         for conversation in self.others(newcomer) {
@@ -226,20 +226,20 @@ impl ConversationTable {
             waiting.push((Reverse(self.counts(network).validated), since, conversation.clone()));
         }
         waiting.sort_by_key(|(largest, since, _)| (*largest, *since));
-        waiting.truncate((most / EVICTED_TOGETHER).max(1));
+        waiting.truncate((max / EVICTION_DIVISOR).max(1));
         let evicted: Vec<_> = waiting.into_iter().map(|(_, _, conversation)| conversation).collect();
         evicted.iter().for_each(|conversation| self.remove(conversation));
         evicted
     }
 
-    /// Removes the most dispensable conversation of a network that has more than half of the `most` slots, to make
+    /// Removes the most dispensable conversation of a network that has more than half of the `max` slots, to make
     /// room for a newcomer of another one.
     pub(super) fn evict_of_majority(
         &mut self,
         newcomer: &Arc<Conversation>,
-        most: usize,
+        max: usize,
     ) -> Option<Arc<Conversation>> {
-        let is_majority = |(_, counts): &(&Network, &NetworkCounts)| counts.validated > most / 2;
+        let is_majority = |(_, counts): &(&Network, &NetworkCounts)| counts.validated > max / 2;
         let (&largest, _) = self.networks.iter().find(is_majority)?;
         if largest == Network::new(newcomer.peer().ip()) {
             return None;
@@ -257,8 +257,8 @@ impl ConversationTable {
         validated.map(|member| &member.conversation).filter(move |other| !Arc::ptr_eq(other, newcomer))
     }
 
-    fn is_network_crowded(&self, newcomer: SocketAddr, most: usize) -> bool {
-        self.counts(Network::new(newcomer.ip())).unvalidated >= (most / 2).max(SHARE)
+    fn is_network_crowded(&self, newcomer: SocketAddr, max: usize) -> bool {
+        self.counts(Network::new(newcomer.ip())).unvalidated >= (max / 2).max(MIN_NETWORK_SLOTS)
     }
 
     fn counts(&self, network: Network) -> NetworkCounts {
@@ -276,9 +276,9 @@ impl ConversationTable {
 }
 
 /// Minimum number of slots of a network, unless there are fewer in total.
-const SHARE: usize = 64;
+const MIN_NETWORK_SLOTS: usize = 64;
 /// The part of the slots that is freed at a time, one in so many: to find those that wait, all are examined.
-const EVICTED_TOGETHER: usize = 64;
+const EVICTION_DIVISOR: usize = 64;
 
 /// Network that one sender of forged addresses may own: a /24 of IPv4, a /64 of IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -30,7 +30,7 @@ impl Listener {
     pub(crate) async fn bind(address: &str, settings: Arc<Settings>) -> io::Result<Self> {
         let socket = UdpSocket::bind(address).await?;
         // As large as the system allows; with less, more datagrams are lost and retransmitted.
-        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, RECEIVED);
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER_BYTES);
         let outlet = Outlet { socket, timers: Timers::new(), is_connected: false };
         let outlet = Arc::new(outlet);
         let backlog = Arc::new(Backlog::new());
@@ -94,9 +94,9 @@ pub(crate) async fn connect(address: &str, settings: Arc<Settings>) -> io::Resul
         let attempt = attempt(peer, settings.clone());
         // An address that does not answer does not use up the time for the others.
         let attempted = match peers.peek() {
-            Some(_) => {
-                timeout(ATTEMPT, attempt).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-            }
+            Some(_) => timeout(ATTEMPT_TIMEOUT, attempt)
+                .await
+                .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
             None => attempt.await,
         };
         match attempted {
@@ -179,11 +179,11 @@ struct Refusals {
 impl Refusals {
     /// Whether one more may be sent.
     fn permit(&mut self, now: Millis) -> bool {
-        if self.since.is_none_or(|since| now.since(since).unsigned_abs() >= SWEEP) {
+        if self.since.is_none_or(|since| now.since(since).unsigned_abs() >= SWEEP_INTERVAL_MS) {
             *self = Self { since: Some(now), count: 0 };
         }
         self.count += 1;
-        self.count <= REFUSALS
+        self.count <= MAX_REFUSALS_PER_SWEEP
     }
 }
 
@@ -198,13 +198,13 @@ impl Endpoint {
                 biased;
                 readable = outlet.socket.readable() => match readable {
                     Ok(()) => self.receive(&mut datagram).await,
-                    Err(error) => return self.break_down(error.kind()),
+                    Err(error) => return self.fail(error.kind()),
                 },
                 () = until(next) => {}
                 () = outlet.timers.earlier.notified() => {}
             }
             self.stop_lingering();
-            self.ring();
+            self.on_timer();
         }
     }
 
@@ -223,14 +223,14 @@ impl Endpoint {
 
     /// Handles received datagrams, but yields to other tasks now and then.
     async fn receive(&mut self, datagram: &mut [u8; MAX_DATAGRAM]) {
-        for _ in 0..BATCH {
+        for _ in 0..RECEIVE_BATCH {
             match self.outlet.socket.try_recv_from(datagram) {
                 Ok((length, peer)) => self.take(&mut datagram[..length], peer),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // A network error about the single peer.
-                Err(error) if self.outlet.is_connected => return self.break_down(error.kind()),
+                Err(error) if self.outlet.is_connected => return self.fail(error.kind()),
                 // About some peer, or the socket: the next attempt might fail at once too.
-                Err(_) => return tokio::time::sleep(BREATH).await,
+                Err(_) => return tokio::time::sleep(RECEIVE_RETRY_DELAY).await,
             }
         }
         tokio::task::yield_now().await;
@@ -284,7 +284,7 @@ impl Endpoint {
         let (most, now) = (self.settings.max_validated(), self.outlet.timers.now());
         let mut evicted = Vec::new();
         // If none waits, not for each newcomer again: one host could cause that load.
-        if self.searched.is_none_or(|searched| now.since(searched).unsigned_abs() >= SEARCH) {
+        if self.searched.is_none_or(|searched| now.since(searched).unsigned_abs() >= SEARCH_INTERVAL_MS) {
             evicted = self.conversations.evict_waiting(newcomer, most);
             self.searched = evicted.is_empty().then_some(now);
         }
@@ -341,7 +341,7 @@ impl Endpoint {
         let most = self.settings.conversations();
         let now = self.outlet.timers.now();
         // Only now and then: scanning all of them for each datagram would let any sender cause load.
-        let is_due = self.swept.is_none_or(|swept| now.since(swept).unsigned_abs() >= SWEEP);
+        let is_due = self.swept.is_none_or(|swept| now.since(swept).unsigned_abs() >= SWEEP_INTERVAL_MS);
         if self.conversations.len() >= most && is_due {
             self.swept = Some(now);
             self.conversations.retain(|conversation| !conversation.give_up());
@@ -357,16 +357,16 @@ impl Endpoint {
         self.conversations.len() < most
     }
 
-    fn ring(&mut self) {
+    fn on_timer(&mut self) {
         while let Some(conversation) = self.outlet.timers.pop_expired() {
-            if conversation.ring() {
+            if conversation.on_timer() {
                 self.conversations.remove(&conversation);
             }
         }
     }
 
-    fn break_down(&mut self, error: io::ErrorKind) {
-        self.conversations.drain().for_each(|conversation| conversation.break_down(error));
+    fn fail(&mut self, error: io::ErrorKind) {
+        self.conversations.drain().for_each(|conversation| conversation.fail(error));
         // Nothing more can be accepted: the acceptor is notified.
         if let Some(backlog) = &self.backlog {
             backlog.close();
@@ -388,15 +388,15 @@ fn random_seed() -> io::Result<[u8; 32]> {
 }
 
 /// How long an address is tried while there are others.
-const ATTEMPT: Duration = Duration::from_secs(1);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of datagrams that are handled before other tasks run.
-const BATCH: usize = 64;
+const RECEIVE_BATCH: usize = 64;
 /// Size of the socket's receive buffer, in bytes.
-const RECEIVED: usize = 4 << 20;
+const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 /// Milliseconds between two sweeps. Compared without a sign, since a time seems to lie in the future 25 days later.
-const SWEEP: u32 = 1000;
+const SWEEP_INTERVAL_MS: u32 = 1000;
 /// Milliseconds between two searches for conversations that make room, if the first one found none.
-const SEARCH: u32 = 250;
+const SEARCH_INTERVAL_MS: u32 = 250;
 /// Maximum number of refusals between two sweeps.
-const REFUSALS: u32 = 1000;
-const BREATH: Duration = Duration::from_millis(50);
+const MAX_REFUSALS_PER_SWEEP: u32 = 1000;
+const RECEIVE_RETRY_DELAY: Duration = Duration::from_millis(50);

@@ -96,7 +96,7 @@ pub(super) struct SetTimers {
 
 impl SetTimers {
     /// Records that a timer is needed at this time. Returns whether it must be set.
-    pub(super) fn need(&mut self, at: Millis) -> bool {
+    pub(super) fn add(&mut self, at: Millis) -> bool {
         let is_first = self.due.last().is_none_or(|first| at.since(*first) < 0);
         if is_first {
             self.due.push(at);
@@ -149,7 +149,7 @@ mod tests {
             let next = now.after(if phase < 40 { 40 - phase } else { 30_000 });
             set.retain(|at: &Millis| now.since(*at) < 0);
             rings += u32::from(timers.expire(now));
-            if timers.need(next) {
+            if timers.add(next) {
                 set.push(next);
             }
             assert!(set.len() <= 3, "{} timers", set.len());

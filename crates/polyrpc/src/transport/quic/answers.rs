@@ -75,7 +75,7 @@ impl AnswerWatch {
         // Counted rather than measured: while this process is stopped, answers wait in its socket.
         let mut silent_checks = 0;
         loop {
-            sleep(patience / CHECKS).await;
+            sleep(patience / CHECKS_PER_TIMEOUT).await;
             let (now, expects) = (connection.stats(), self.expects.load(Ordering::Relaxed));
             if now.udp_rx.datagrams != before.udp_rx.datagrams {
                 if !expects {
@@ -85,13 +85,13 @@ impl AnswerWatch {
                 continue;
             }
             silent_checks += 1;
-            if silent_checks >= CHECKS {
+            if silent_checks >= CHECKS_PER_TIMEOUT {
                 let is_sent = frames_to_acknowledge(&now) != frames_to_acknowledge(&before);
                 if is_sent || !expects {
                     return is_sent;
                 }
             }
-            if expects && silent_checks >= CHECKS / 2 {
+            if expects && silent_checks >= CHECKS_PER_TIMEOUT / 2 {
                 self.probe(connection);
             }
         }
@@ -99,7 +99,7 @@ impl AnswerWatch {
 
     /// Sends a frame that the peer must acknowledge. quinn offers no PING: this is a MAX_DATA of one byte more.
     fn probe(&self, connection: &Connection) {
-        let window = self.window.load(Ordering::Relaxed).saturating_add(1).min(super::LARGEST_WINDOW);
+        let window = self.window.load(Ordering::Relaxed).saturating_add(1).min(super::MAX_WINDOW);
         self.window.store(window, Ordering::Relaxed);
         connection.set_receive_window(VarInt::from_u32(window));
     }
@@ -126,4 +126,4 @@ fn frames_to_acknowledge(stats: &ConnectionStats) -> u64 {
 }
 
 /// Number of checks within the patience.
-const CHECKS: u32 = 8;
+const CHECKS_PER_TIMEOUT: u32 = 8;

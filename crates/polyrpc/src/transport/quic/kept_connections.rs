@@ -9,7 +9,7 @@ use quinn::{Connection, VarInt};
 #[derive(Debug)]
 pub(super) struct KeptConnections {
     kept: Mutex<VecDeque<Connection>>,
-    most: usize,
+    max: usize,
     /// Reason that the peer of a closed connection receives.
     reason: &'static [u8],
 }
@@ -26,15 +26,15 @@ impl KeptConnections {
         Self::new(MAX_ENDED, b"")
     }
 
-    fn new(most: usize, reason: &'static [u8]) -> Self {
-        Self { kept: Mutex::default(), most, reason }
+    fn new(max: usize, reason: &'static [u8]) -> Self {
+        Self { kept: Mutex::default(), max, reason }
     }
 
     /// Adds a connection.
     pub(super) fn enter(&self, connection: Connection) {
         let mut kept = self.lock();
         kept.push_back(connection);
-        let oldest = if kept.len() > self.most { kept.pop_front() } else { None };
+        let oldest = if kept.len() > self.max { kept.pop_front() } else { None };
         drop(kept);
         if let Some(oldest) = oldest {
             self.close(&oldest);

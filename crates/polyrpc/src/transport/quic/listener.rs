@@ -134,9 +134,9 @@ impl AdmissionPolicy {
         let mut server = ServerConfig::with_crypto(Arc::new(crypto));
         server.transport_config(self.config.server_transport(connections));
         server
-            .max_incoming(INCOMING)
-            .incoming_buffer_size(FIRST_BYTES)
-            .incoming_buffer_size_total(FIRST_BYTES_IN_ALL);
+            .max_incoming(MAX_INCOMING)
+            .incoming_buffer_size(MAX_INCOMING_BYTES)
+            .incoming_buffer_size_total(MAX_TOTAL_INCOMING_BYTES);
         Ok(server)
     }
 
@@ -189,9 +189,11 @@ impl Handshakes {
     fn begin(&mut self, incoming: Incoming, admission: &AdmissionPolicy, connections: usize) {
         let network = network(incoming.remote_address());
         let own = self.by_network.get(&network).copied().unwrap_or_default();
-        if self.tasks.len() >= HANDSHAKES || own >= HANDSHAKES_OF_ONE {
+        if self.tasks.len() >= MAX_HANDSHAKES || own >= MAX_HANDSHAKES_PER_NETWORK {
             incoming.refuse();
-        } else if self.tasks.len() >= UNPROVEN && incoming.may_retry() && !incoming.remote_address_validated()
+        } else if self.tasks.len() >= RETRY_THRESHOLD
+            && incoming.may_retry()
+            && !incoming.remote_address_validated()
         {
             // Too many: the client must validate its address first.
             let _ = incoming.retry();
@@ -231,7 +233,7 @@ fn network(peer: SocketAddr) -> IpAddr {
 
 async fn connect(incoming: Incoming, server: ServerConfig) -> io::Result<Connection> {
     let connecting = incoming.accept_with(Arc::new(server)).map_err(failure)?;
-    let connected = timeout(HANDSHAKE, connecting).await;
+    let connected = timeout(HANDSHAKE_TIMEOUT, connecting).await;
     connected.unwrap_or(Err(ConnectionError::TimedOut)).map_err(failure)
 }
 
@@ -287,16 +289,16 @@ fn peer(connection: &Connection) -> Peer {
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: usize = 128;
 /// Maximum number of simultaneous handshakes.
-const HANDSHAKES: usize = 4096;
+const MAX_HANDSHAKES: usize = 4096;
 /// Maximum number of simultaneous handshakes of one address, or /64 network of IPv6.
-const HANDSHAKES_OF_ONE: usize = 1024;
+const MAX_HANDSHAKES_PER_NETWORK: usize = 1024;
 /// Maximum number of connections whose first datagram was received but not handled yet.
-const INCOMING: usize = 1024;
-/// Maximum number of bytes that one of these may receive before it is handled.
-const FIRST_BYTES: u64 = 64 << 10;
-/// The same for all of them together.
-const FIRST_BYTES_IN_ALL: u64 = 8 << 20;
-/// Maximum number of these with an unvalidated address.
-const UNPROVEN: usize = 256;
+const MAX_INCOMING: usize = 1024;
+/// Maximum number of bytes buffered for one connection that is not handled yet.
+const MAX_INCOMING_BYTES: u64 = 64 << 10;
+/// Maximum number of bytes buffered for all connections that are not handled yet.
+const MAX_TOTAL_INCOMING_BYTES: u64 = 8 << 20;
+/// Number of simultaneous handshakes from which clients must validate their address first (Retry).
+const RETRY_THRESHOLD: usize = 256;
 /// Timeout of a handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -88,8 +88,8 @@ impl Config {
             .max_concurrent_uni_streams(VarInt::from_u32(0))
             .max_idle_timeout(idle.ok().map(Into::into))
             .datagram_receive_buffer_size(None)
-            .stream_receive_window(VarInt::from_u32(window.min(LARGEST_WINDOW)))
-            .receive_window(VarInt::from_u32(window.min(LARGEST_WINDOW)))
+            .stream_receive_window(VarInt::from_u32(window.min(MAX_WINDOW)))
+            .receive_window(VarInt::from_u32(window.min(MAX_WINDOW)))
             .send_window(window.into());
         transport
     }
@@ -99,10 +99,10 @@ impl Config {
         Arc::new(self.transport(self.window_share(connections)))
     }
 
-    /// Returns the window of such a connection: an equal part of [`MAX_WINDOWS`], but at least [`LEAST_WINDOW`].
+    /// Returns the window of such a connection: an equal part of [`MAX_WINDOWS`], but at least [`MIN_WINDOW`].
     fn window_share(&self, connections: usize) -> u32 {
         let part = u32::try_from(MAX_WINDOWS / (connections + 1)).unwrap_or(u32::MAX);
-        self.window.min(part.max(LEAST_WINDOW))
+        self.window.min(part.max(MIN_WINDOW))
     }
 
     fn client_transport(&self) -> Arc<TransportConfig> {
@@ -118,10 +118,10 @@ impl Config {
 pub const MAX_WINDOWS: usize = 128 << 20;
 
 /// The smallest window, in bytes. As much may be held by any connection, whatever others hold.
-const LEAST_WINDOW: u32 = 64 << 10;
+const MIN_WINDOW: u32 = 64 << 10;
 
 /// The largest number that every build of a [`VarInt`] holds.
-const LARGEST_WINDOW: u32 = 1 << 30;
+const MAX_WINDOW: u32 = 1 << 30;
 
 #[cfg(test)]
 mod tests {
@@ -132,7 +132,7 @@ mod tests {
         let config = Config::default();
         let window = |connections| config.window_share(connections);
         assert_eq!([window(0), window(127), window(255)], [1 << 20, 1 << 20, 1 << 19]);
-        assert_eq!([window(2_047), window(100_000), window(usize::MAX - 1)], [LEAST_WINDOW; 3]);
+        assert_eq!([window(2_047), window(100_000), window(usize::MAX - 1)], [MIN_WINDOW; 3]);
         let held: usize = (0..4_096).map(|connections| window(connections) as usize).sum();
         assert!(held < 5 * MAX_WINDOWS, "{held}");
         assert_eq!(Config { window: 1_000, ..config }.window_share(100_000), 1_000, "as configured");

@@ -153,7 +153,7 @@ impl Drop for Sender {
             ended.enter(connection.clone());
         }
         runtime.spawn(async move {
-            let _ = timeout(FAREWELL, arrived).await;
+            let _ = timeout(CLOSE_TIMEOUT, arrived).await;
             connection.close(VarInt::from_u32(0), b"");
             if let Some(ended) = &ended {
                 ended.leave(&connection);
@@ -217,4 +217,4 @@ impl Wake for WriteWaker {
 }
 
 /// How long written data is still delivered after the end.
-const FAREWELL: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);

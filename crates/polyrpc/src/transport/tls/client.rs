@@ -130,7 +130,7 @@ impl Client {
         let config = config.map_err(|error| config_error(&error))?;
         let config = match self.accepts_any {
             true => config.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider()))),
-            false if self.authorities.is_empty() => config.with_root_certificates(of_the_system()?),
+            false if self.authorities.is_empty() => config.with_root_certificates(system_roots()?),
             false => config.dangerous().with_custom_certificate_verifier(Arc::new(self.named_authorities()?)),
         };
         let mut config = match &self.identity {
@@ -164,7 +164,7 @@ impl Client {
     }
 }
 
-fn of_the_system() -> Result<Arc<RootCertStore>, Status> {
+fn system_roots() -> Result<Arc<RootCertStore>, Status> {
     static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     if let Some(roots) = ROOTS.get() {
         return Ok(roots.clone());

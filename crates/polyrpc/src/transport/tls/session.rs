@@ -115,7 +115,7 @@ impl Session {
     pub(super) fn seal(&mut self, out: &Outbox) -> io::Result<bool> {
         if self.outgoing.is_empty() && !out.is_empty() && !self.fragment {
             self.mark_own_records_sent();
-            let mut slices = [IoSlice::new(&[]); PIECES];
+            let mut slices = [IoSlice::new(&[]); MAX_PIECES];
             let filled = out.slices(&mut slices);
             self.covered = match &mut self.end {
                 End::Client(end) => {
@@ -326,7 +326,7 @@ fn seal<D>(
 
 fn queue_close_notify<D>(status: UnbufferedStatus<'_, '_, D>, outgoing: &mut Outgoing) {
     if let Ok(ConnectionState::WriteTraffic(mut traffic)) = status.state {
-        outgoing.reserve(ALERT);
+        outgoing.reserve(ALERT_RESERVE);
         write_close_notify(&mut traffic, outgoing);
     }
 }
@@ -343,7 +343,7 @@ const HEADER: usize = 5;
 
 /// How many pieces of the outbox are encrypted at once. Each piece has records of its own, since a record is made of
 /// one piece; all but the last are large or runs of small ones.
-const PIECES: usize = 16;
+const MAX_PIECES: usize = 16;
 
 /// More than an alert needs, with what may have to precede it.
-const ALERT: usize = 256;
+const ALERT_RESERVE: usize = 256;

@@ -202,12 +202,12 @@ impl Translator {
             Error::new(format!("the message is not {} in protobuf's binary format", message.full_name()))
         })?;
         // The scan overestimates.
-        if scan.most / 8 > self.options.max_size {
+        if scan.max_size / 8 > self.options.max_size {
             return Err(too_large(self.options.max_size));
         }
         let written = transcode::from_protobuf_within(message, to, bytes, self.options.max_size);
         let written = written.map_err(|error| match error {
-            transcode::Error::TooLong(most) => too_large(most),
+            transcode::Error::TooLong(max_size) => too_large(max_size),
             error => mismatch(message, &error),
         })?;
         Ok((written.into(), scan.lost))
@@ -238,8 +238,8 @@ impl Translator {
                 (bytes, lost + unknown)
             }
             (None, Format::FlatBuffers) => {
-                let most = self.options.max_size;
-                let json = flatbuffers::to_json(&table.schema, table.index, &body.bytes, Style::Flatc, most)?;
+                let max = self.options.max_size;
+                let json = flatbuffers::to_json(&table.schema, table.index, &body.bytes, Style::Flatc, max)?;
                 from_json(self.to, json.as_bytes())?
             }
             (None, _) => {
@@ -258,8 +258,8 @@ impl Translator {
         message: &Message,
         body: &Body,
     ) -> Result<(Vec<u8>, u64), Error> {
-        let most = self.options.max_size;
-        let json = flatbuffers::to_json(&table.schema, table.index, &body.bytes, Style::Protobuf, most)?;
+        let max_size = self.options.max_size;
+        let json = flatbuffers::to_json(&table.schema, table.index, &body.bytes, Style::Protobuf, max_size)?;
         let json = Body::new(NAMES, json);
         self.to_protobuf(message, NAMES, &json).map(|(protobuf, unknown)| (protobuf.into_owned(), unknown))
     }
@@ -342,7 +342,7 @@ impl Translator {
         Ok(Translation { body, lost: lost + unknown })
     }
 
-    /// Reads arguments, of which a sole one needs no list, or a result.
+    /// Reads arguments or a result. A sole argument does not have to be in a list.
     fn read_list(&self, signature: &Signature, json: &[u8]) -> Result<Value, Error> {
         if json.is_empty() {
             return Ok(if self.direction == Direction::Request {
@@ -530,8 +530,8 @@ fn lossy(lost: u64, to: Format, first: Option<String>) -> Error {
 }
 
 #[cold]
-fn too_large(most: usize) -> Error {
-    Error::new(format!("the translated message is larger than {most} bytes"))
+fn too_large(max_size: usize) -> Error {
+    Error::new(format!("the translated message is larger than {max_size} bytes"))
 }
 
 #[cfg(test)]

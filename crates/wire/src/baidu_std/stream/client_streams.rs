@@ -102,12 +102,14 @@ impl ClientStreams {
                 self.streams.forget(id);
                 ClientEvent::Reply(CallId(id), Reply::new(Ok(Bytes::new()), <_>::default()))
             }
-            StreamEvent::Reset(id, why) => ClientEvent::Reply(CallId(id), Reply::failure(stream_failed(why))),
+            StreamEvent::Reset(id, reason) => {
+                ClientEvent::Reply(CallId(id), Reply::failure(stream_failed(reason)))
+            }
             StreamEvent::Room(id) => ClientEvent::Room(CallId(id)),
-            StreamEvent::Unanswered(call, why) => {
+            StreamEvent::Unanswered(call, reason) => {
                 let streams = self.calls.remove(&call).unwrap_or_default();
-                streams.iter().for_each(|stream| self.streams.fail(*stream, why));
-                ClientEvent::Reply(CallId(call), Reply::failure(failure(why)))
+                streams.iter().for_each(|stream| self.streams.fail(*stream, reason));
+                ClientEvent::Reply(CallId(call), Reply::failure(failure(reason)))
             }
         })
     }
@@ -126,16 +128,16 @@ pub(super) fn settings(options: &StreamOptions, first: Option<i64>, extra: Vec<i
 /// Returns the failure of a stream that the server had accepted: the handler has started, so the call must not be
 /// repeated. brpc sends nothing but the reset, whatever the handler's error is.
 #[cold]
-fn stream_failed(why: CloseReason) -> Status {
-    match why {
+fn stream_failed(reason: CloseReason) -> Status {
+    match reason {
         CloseReason::Reset => Status::unknown("the server reset the stream").with_number(ECONNRESET),
-        why => failure(why),
+        reason => failure(reason),
     }
 }
 
 #[cold]
-fn failure(why: CloseReason) -> Status {
-    match why {
+fn failure(reason: CloseReason) -> Status {
+    match reason {
         CloseReason::Reset => status::status(ECONNRESET, "the server reset the stream"),
         CloseReason::TooMuch => {
             Status::resource_exhausted("the stream has more unconsumed data than allowed")

@@ -49,7 +49,7 @@ impl Default for StreamLimits {
 /// The stream ends on this side of a connection, by their local ids.
 #[derive(Debug)]
 pub(super) struct Streams {
-    ends: BTreeMap<u64, StreamEndpoint>,
+    endpoints: BTreeMap<u64, StreamEndpoint>,
     limits: StreamLimits,
     /// Maximum length of a message in bytes.
     message: usize,
@@ -93,18 +93,18 @@ pub(super) enum CloseReason {
 
 impl Streams {
     pub(super) fn new(limits: StreamLimits, message: usize) -> Self {
-        let (ends, events) = (BTreeMap::new(), VecDeque::new());
-        Self { ends, limits, message, unread: 0, incomplete: 0, unconsumed: 0, events }
+        let (endpoints, events) = (BTreeMap::new(), VecDeque::new());
+        Self { endpoints, limits, message, unread: 0, incomplete: 0, unconsumed: 0, events }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.ends.len()
+        self.endpoints.len()
     }
 
     /// Returns the approximate number of bytes held: incomplete messages, and the state of each stream.
     pub(super) fn held(&self) -> usize {
         self.incomplete
-            + self.ends.len() * size_of::<(u64, StreamEndpoint)>()
+            + self.endpoints.len() * size_of::<(u64, StreamEndpoint)>()
             + self.events.len() * size_of::<StreamEvent>()
     }
 
@@ -116,12 +116,12 @@ impl Streams {
     /// Adds an end that waits for the response to the call with this correlation id; the response arrives on the
     /// `first` of a call's streams.
     fn open(&mut self, id: u64, options: &StreamOptions, call: u64, first: bool) {
-        self.ends.insert(id, StreamEndpoint::new_opening(self.window(options), call, first));
+        self.endpoints.insert(id, StreamEndpoint::new_opening(self.window(options), call, first));
     }
 
     /// Adds an end whose counterpart is known.
     fn open_connected(&mut self, id: u64, options: &StreamOptions, remote: Remote) {
-        self.ends.insert(id, StreamEndpoint::new_connected(self.window(options), remote));
+        self.endpoints.insert(id, StreamEndpoint::new_connected(self.window(options), remote));
     }
 
     fn window(&self, options: &StreamOptions) -> window::Window {
@@ -131,7 +131,7 @@ impl Streams {
     /// Connects an end to its counterpart and sends feedback on bytes consumed before. `false`: the end no longer
     /// exists.
     fn connect(&mut self, id: u64, remote: Remote, out: &mut Outbox) -> bool {
-        let Some(end) = self.ends.get_mut(&id) else { return false };
+        let Some(end) = self.endpoints.get_mut(&id) else { return false };
         end.connect(id, remote, out);
         true
     }
@@ -140,7 +140,7 @@ impl Streams {
     pub(super) fn handle_frame(&mut self, frame: Frame, out: &mut Outbox) -> FrameOutcome {
         let Ok(meta) = StreamMeta::read(&frame.meta) else { return FrameOutcome::Nothing };
         let id = meta.stream_id.cast_unsigned();
-        match self.ends.get(&id) {
+        match self.endpoints.get(&id) {
             Some(end) if end.is_closing() => return self.handle_after_close(id, meta),
             Some(end) if !end.is_closed() => {}
             _ => return FrameOutcome::Unknown(meta, frame.payload),
@@ -159,7 +159,7 @@ impl Streams {
     }
 
     fn handle_data(&mut self, id: u64, meta: &StreamMeta, data: Bytes, out: &mut Outbox) -> Option<Frame> {
-        let end = self.ends.get_mut(&id)?;
+        let end = self.endpoints.get_mut(&id)?;
         let awaits_response = end.awaits_response();
         let in_all = self.limits.unread_in_all.max(self.message);
         let fits = end.fits(data.len(), self.message, self.limits.unread)
@@ -192,7 +192,7 @@ impl Streams {
     }
 
     fn handle_feedback(&mut self, id: u64, consumed: i64) {
-        let Some(end) = self.ends.get_mut(&id) else { return };
+        let Some(end) = self.endpoints.get_mut(&id) else { return };
         let was_full = !end.window.has_room();
         let more = end.window.apply_feedback(consumed);
         if more == 0 {
@@ -210,7 +210,7 @@ impl Streams {
     /// The peer's `CLOSE` is answered with a `CLOSE`, which reaches no stream: brpc's ends all send it when they end.
     /// Messages received before may still be consumed, so that the end is kept until it is released.
     fn handle_close(&mut self, id: u64, out: &mut Outbox) {
-        let Some(end) = self.ends.get_mut(&id).filter(|end| end.is_connected()) else {
+        let Some(end) = self.endpoints.get_mut(&id).filter(|end| end.is_connected()) else {
             return self.fail(id, CloseReason::Reset);
         };
         end.write_close(id, out);
@@ -220,24 +220,24 @@ impl Streams {
 
     /// The peer's `RST` is answered with a `CLOSE` as well, unless there is no counterpart yet.
     fn handle_reset(&mut self, id: u64, out: &mut Outbox) {
-        if let Some(end) = self.ends.get(&id) {
+        if let Some(end) = self.endpoints.get(&id) {
             end.write_close(id, out);
         }
         self.fail(id, CloseReason::Reset);
     }
 
     /// Removes a failed stream and emits the event.
-    fn fail(&mut self, id: u64, why: CloseReason) {
+    fn fail(&mut self, id: u64, reason: CloseReason) {
         let Some(end) = self.forget(id) else { return };
         if let Some(call) = end.awaited_call() {
-            self.events.push_back(StreamEvent::Unanswered(call, why));
+            self.events.push_back(StreamEvent::Unanswered(call, reason));
         }
-        self.events.push_back(StreamEvent::Reset(id, why));
+        self.events.push_back(StreamEvent::Reset(id, reason));
     }
 
     /// Sends a message, whether there is room or not.
     pub(super) fn send(&mut self, id: u64, message: Bytes, out: &mut Outbox) {
-        let Some(end) = self.ends.get_mut(&id) else { return };
+        let Some(end) = self.endpoints.get_mut(&id) else { return };
         let before = end.window.in_flight();
         end.send(id, message, out);
         self.unconsumed += end.window.in_flight() - before;
@@ -245,24 +245,24 @@ impl Streams {
 
     /// Whether the peer's window has room. A stream whose peer accepts no messages always has room.
     pub(super) fn has_room(&self, id: u64) -> bool {
-        self.ends.get(&id).is_none_or(StreamEndpoint::has_room)
+        self.endpoints.get(&id).is_none_or(StreamEndpoint::has_room)
     }
 
     /// Whether messages can be sent: the stream exists and the peer accepts messages.
     pub(super) fn is_writable(&self, id: u64) -> bool {
-        self.ends.get(&id).is_some_and(StreamEndpoint::is_writable)
+        self.endpoints.get(&id).is_some_and(StreamEndpoint::is_writable)
     }
 
     /// Reports that `bytes` bytes of messages were consumed.
     pub(super) fn record_consumed(&mut self, id: u64, bytes: usize, out: &mut Outbox) {
-        let Some(end) = self.ends.get_mut(&id) else { return };
+        let Some(end) = self.endpoints.get_mut(&id) else { return };
         self.unread -= end.consume(id, bytes, out);
     }
 
     /// Releases a stream: with `CLOSE`, or with `RST` if it failed. Nothing is sent if the peer closed it.
-    pub(super) fn finish(&mut self, id: u64, well: bool, out: &mut Outbox) {
+    pub(super) fn finish(&mut self, id: u64, is_success: bool, out: &mut Outbox) {
         let Some(end) = self.forget(id) else { return };
-        match well {
+        match is_success {
             true => end.write_close(id, out),
             false => end.reset(None, out),
         }
@@ -271,7 +271,7 @@ impl Streams {
     /// Closes this side of a stream; it ends when the peer has closed it too. Messages received until then are
     /// discarded.
     pub(super) fn close(&mut self, id: u64, out: &mut Outbox) {
-        let Some(end) = self.ends.get_mut(&id) else { return };
+        let Some(end) = self.endpoints.get_mut(&id) else { return };
         if end.is_connected() {
             self.unread -= end.unread();
             self.incomplete -= end.incomplete();
@@ -293,7 +293,7 @@ impl Streams {
     }
 
     fn forget(&mut self, id: u64) -> Option<StreamEndpoint> {
-        let end = self.ends.remove(&id)?;
+        let end = self.endpoints.remove(&id)?;
         self.unread -= end.unread();
         self.incomplete -= end.incomplete();
         self.unconsumed = self.unconsumed.saturating_sub(end.window.in_flight());

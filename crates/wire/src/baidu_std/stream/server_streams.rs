@@ -153,9 +153,9 @@ impl ServerStreams {
     }
 
     /// Ends this side of a stream.
-    pub(in crate::baidu_std) fn finish(&mut self, id: u64, well: bool, out: &mut Outbox) {
+    pub(in crate::baidu_std) fn finish(&mut self, id: u64, is_success: bool, out: &mut Outbox) {
         self.answers.remove(&id);
-        self.streams.finish(id, well, out);
+        self.streams.finish(id, is_success, out);
     }
 
     /// Returns the next event.

@@ -12,22 +12,22 @@ pub(super) struct Window {
     consumed: u64,
     /// How far ahead `produced` may be; `None`: unlimited.
     size: Option<u64>,
-    least: u64,
-    most: u64,
+    min: u64,
+    max: u64,
 }
 
 impl Window {
     /// Creates a window. `varies`: its size depends on the bytes in flight on all streams of the connection.
     pub(super) fn new(options: &StreamOptions, varies: bool) -> Self {
-        let most = options.max_buf_size as u64;
+        let max = options.max_buf_size as u64;
         // brpc ignores a minimum that exceeds the maximum.
-        let least = Some(options.min_buf_size as u64).filter(|least| *least <= most).unwrap_or_default();
-        let size = match most {
+        let min = Some(options.min_buf_size as u64).filter(|min| *min <= max).unwrap_or_default();
+        let size = match max {
             0 => None,
-            _ if varies && least > 0 => Some(least),
-            most => Some(most),
+            _ if varies && min > 0 => Some(min),
+            max => Some(max),
         };
-        Self { produced: 0, consumed: 0, size, least, most }
+        Self { produced: 0, consumed: 0, size, min, max }
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -56,9 +56,9 @@ impl Window {
     pub(super) fn adapt(&mut self, crowded: bool) {
         let Some(size) = self.size else { return };
         self.size = Some(match crowded {
-            true if self.least > 0 => self.least,
+            true if self.min > 0 => self.min,
             true => (size / 2).max(1),
-            false if !self.has_room() => size.saturating_mul(2).min(self.most),
+            false if !self.has_room() => size.saturating_mul(2).min(self.max),
             false => size,
         });
     }

@@ -596,16 +596,16 @@ mod failures {
     #[test]
     fn unknown_service_is_1001_only_for_a_short_name() {
         let (_, ticket) = next_call(&mut server(), &mut BytesMut::from(&request()[..]));
-        let unknown = |service, missing| {
+        let not_found = |service, missing| {
             let call = Call::new(service, "Echo", Format::Protobuf, Bytes::new());
             let status = ticket.not_found_failure(&call, missing);
             (status.number(), status.message().to_owned())
         };
         let no_service = (Some(ENOSERVICE), "Fail to find service=Gone".into());
-        assert_eq!(unknown("Gone", NotFound::Service), no_service);
+        assert_eq!(not_found("Gone", NotFound::Service), no_service);
         let no_method = (Some(ENOMETHOD), "Fail to find method=a.Gone/Echo".into());
-        assert_eq!(unknown("a.Gone", NotFound::Service), no_method);
-        assert_eq!(unknown("a.Gone", NotFound::Method), no_method);
+        assert_eq!(not_found("a.Gone", NotFound::Service), no_method);
+        assert_eq!(not_found("a.Gone", NotFound::Method), no_method);
     }
 
     #[test]

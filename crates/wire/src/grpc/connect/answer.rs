@@ -100,7 +100,7 @@ impl Framing for Kind {
     }
 
     fn not_found(&self, call: &Call<'_>, missing: NotFound) -> Status {
-        status::unknown(call, missing)
+        status::not_found(call, missing)
     }
 
     fn decode_failure(&self) -> fn(Status) -> Status {

@@ -45,7 +45,7 @@ fn read(head: &Fields) -> Option<Request> {
     let Shape { kind, format, path, compression, message, refusal } = Shape::read(head.iter())?;
     let mut request = Request::bare(Dialect::Framed(kind.framing()), format);
     request.name(path).ok()?;
-    (request.compression, request.takes_one) = (compression, kind.has_bare_request());
+    (request.compression, request.has_unary_request) = (compression, kind.has_bare_request());
     let mut extra = RequestExtra { message, refusal };
     let mut metadata = ReceivedMetadata::default();
     for (name, value) in head.iter() {

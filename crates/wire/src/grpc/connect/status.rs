@@ -33,7 +33,7 @@ const CODES: [(Code, &str, u16); 16] = [
 
 /// Returns the HTTP status of a unary response with this failure.
 pub(crate) fn http(failure: &Status) -> u16 {
-    if is_unknown(failure) {
+    if is_not_found(failure) {
         return 404;
     }
     CODES.iter().find(|(code, ..)| *code == failure.code()).map_or(500, |(_, _, http)| *http)
@@ -41,12 +41,12 @@ pub(crate) fn http(failure: &Status) -> u16 {
 
 /// Returns the failure of a call to a path without a service or method.
 #[cold]
-pub(crate) fn unknown(call: &Call<'_>, missing: NotFound) -> Status {
-    grpc::status::unknown(call, missing).with_number(ENOMETHOD)
+pub(crate) fn not_found(call: &Call<'_>, missing: NotFound) -> Status {
+    grpc::status::not_found(call, missing).with_number(ENOMETHOD)
 }
 
 /// Whether the path is unknown: a method that exists but is not implemented has another HTTP status.
-fn is_unknown(failure: &Status) -> bool {
+fn is_not_found(failure: &Status) -> bool {
     failure.code() == Code::Unimplemented && failure.number() == Some(ENOMETHOD)
 }
 

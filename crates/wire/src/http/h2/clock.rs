@@ -31,9 +31,9 @@ impl<T: Default> Connection<T> {
     fn reset_stalled(&mut self, now: Duration, out: &mut Outbox) -> Vec<u32> {
         let (unsent, stalled) = (self.config.unsent, self.config.stalled);
         // A stream that is not finished is bounded by its buffer limit, and its caller may read as slowly as it likes.
-        let least = if self.role == Role::Server { 0 } else { unsent + 1 };
+        let min = if self.role == Role::Server { 0 } else { unsent + 1 };
         let waits =
-            |(id, stream): (u32, &Stream<T>)| (stream.is_ending() && stream.queued >= least).then_some(id);
+            |(id, stream): (u32, &Stream<T>)| (stream.is_ending() && stream.queued >= min).then_some(id);
         let mut ids: Vec<u32> = self.streams.iter_with_ids().filter_map(waits).collect();
         ids.retain(|id| {
             let stream = self.streams.get_mut(*id);

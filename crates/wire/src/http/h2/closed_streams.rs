@@ -19,10 +19,10 @@ pub(super) struct ClosedStreams {
 }
 
 impl ClosedStreams {
-    pub(super) fn add(&mut self, id: u32, how: CloseReason) {
-        match how {
-            CloseReason::ByUs => self.reset.push(id, RESETS),
-            CloseReason::Done | CloseReason::ByPeer => self.last.push((id, how), LAST),
+    pub(super) fn add(&mut self, id: u32, reason: CloseReason) {
+        match reason {
+            CloseReason::ByUs => self.reset.push(id, MAX_RESETS),
+            CloseReason::Done | CloseReason::ByPeer => self.last.push((id, reason), MAX_RECENT),
         }
     }
 
@@ -31,14 +31,14 @@ impl ClosedStreams {
         if self.reset.items.contains(&id) {
             return Some(CloseReason::ByUs);
         }
-        self.last.items.iter().find(|(known, _)| *known == id).map(|(_, how)| *how)
+        self.last.items.iter().find(|(known, _)| *known == id).map(|(_, reason)| *reason)
     }
 }
 
-const LAST: usize = 64;
+const MAX_RECENT: usize = 64;
 
 /// As many streams as a peer may have open: all of them may be reset before the peer sees the first RST_STREAM.
-const RESETS: usize = 1024;
+const MAX_RESETS: usize = 1024;
 
 /// Ring buffer of the most recent items.
 #[derive(Debug)]
@@ -54,11 +54,11 @@ impl<T> Default for Ring<T> {
 }
 
 impl<T> Ring<T> {
-    fn push(&mut self, item: T, most: usize) {
-        if self.items.len() < most {
+    fn push(&mut self, item: T, max: usize) {
+        if self.items.len() < max {
             return self.items.push(item);
         }
         self.items[self.next] = item;
-        self.next = (self.next + 1) % most;
+        self.next = (self.next + 1) % max;
     }
 }

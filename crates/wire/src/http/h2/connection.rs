@@ -179,7 +179,7 @@ pub(super) enum ShutdownState {
 }
 
 /// Frames after which a server yields to its other connections: some tens of microseconds, whatever the frames are.
-const TURN: u32 = 128;
+const FRAMES_PER_TURN: u32 = 128;
 
 /// Bytes of a header block that cost about as much to decode as a frame: each may be a field.
 pub(super) const BLOCK: usize = 32;
@@ -362,7 +362,7 @@ impl<T: Default> Connection<T> {
             if let Some(flood) = self.guard.exceeded_limit(self.config.resets) {
                 return Err(self.give_up(ErrorCode::ENHANCE_YOUR_CALM, flood, ViolationKind::Flood, out));
             }
-            if self.taken >= TURN && self.role == Role::Server && !inbox.is_empty() {
+            if self.taken >= FRAMES_PER_TURN && self.role == Role::Server && !inbox.is_empty() {
                 self.taken = 0;
                 if self.grown {
                     self.flush_grown(out);
@@ -407,7 +407,7 @@ impl<T: Default> Connection<T> {
 
     /// Whether the peer has started something that is incomplete, however little of it is in the inbox: the connection
     /// preface, a header block, or a long frame that is ignored.
-    pub fn mid_message(&self) -> bool {
+    pub fn is_mid_message(&self) -> bool {
         self.opening != PrefaceState::Open || self.block.is_some() || self.long_frame.is_ignoring()
     }
 
@@ -640,8 +640,8 @@ impl<T: Default> Connection<T> {
     }
 
     /// Removes a stream. Returns whether it existed.
-    pub(super) fn forget(&mut self, id: u32, how: CloseReason) -> bool {
-        self.closed.add(id, how);
+    pub(super) fn forget(&mut self, id: u32, reason: CloseReason) -> bool {
+        self.closed.add(id, reason);
         let Some(stream) = self.streams.remove(id) else { return false };
         if stream.blocked {
             self.blocked.retain(|blocked| *blocked != id);
@@ -653,11 +653,11 @@ impl<T: Default> Connection<T> {
         let released = stream.unread.min(self.withheld);
         self.withheld -= released;
         self.release(released);
-        if how == CloseReason::ByUs && stream.receives() {
+        if reason == CloseReason::ByUs && stream.receives() {
             // The peer may not have seen our SETTINGS.
             self.guard.expect_late(stream.window.max(DEFAULT_WINDOW), self.whole_window());
         }
-        if how == CloseReason::Done {
+        if reason == CloseReason::Done {
             self.guard.resets = self.guard.resets.saturating_sub(1);
         }
         true

@@ -41,23 +41,23 @@ impl Default for AbuseGuard {
 pub const MAX_STRAY_FRAMES: usize = 1000;
 
 /// Frames without data that may follow the data of a stream after it was reset: its end, trailers.
-const ENDS: usize = 100;
+const MAX_TRAILING_FRAMES: usize = 100;
 
 /// How often a well-behaved peer changes the initial window size in a second: whenever its estimate of the bytes in
 /// flight grows.
-const CHANGES: u32 = 8;
+const MAX_WINDOW_CHANGES: u32 = 8;
 
 /// How many resets each further change counts as: it costs work on every stream.
-const CHANGE: u32 = 8;
+const WINDOW_CHANGE_COST: u32 = 8;
 
 /// Control frames in one burst. A well-behaved peer sends a few.
-const BURST: u32 = 200;
+const MAX_CONTROL_BURST: u32 = 200;
 
 impl AbuseGuard {
     /// Returns the limit that the peer has exceeded, if any.
     #[inline]
     pub(super) fn exceeded_limit(&self, resets: u32) -> Option<&'static str> {
-        if self.resets.max(self.refused) <= resets && self.burst <= BURST {
+        if self.resets.max(self.refused) <= resets && self.burst <= MAX_CONTROL_BURST {
             return None;
         }
         Some(self.flood())
@@ -66,26 +66,26 @@ impl AbuseGuard {
     #[cold]
     fn flood(&self) -> &'static str {
         match () {
-            () if self.burst > BURST => "too many control frames at once",
-            () if self.changes > CHANGES => "too many changes of the windows",
+            () if self.burst > MAX_CONTROL_BURST => "too many control frames at once",
+            () if self.changes > MAX_WINDOW_CHANGES => "too many changes of the windows",
             () if self.refused > self.resets => "too many streams while responses are not read",
             () => "too many streams were reset",
         }
     }
 
-    /// Expects what the peer may still send on a stream that was just reset by us: as much as its window allows. All
-    /// such streams together are limited by the window of the connection, `most`: what is returned to it is granted
-    /// behind the RST_STREAM.
-    pub(super) fn expect_late(&mut self, window: u32, most: usize) {
+    /// Allows the bytes that the peer may still send on a stream that we have just reset: as many as the stream's
+    /// `window` permits. All such streams together are limited by `max`, the window of the connection, because credit
+    /// for it is granted after the RST_STREAM.
+    pub(super) fn expect_late(&mut self, window: u32, max: usize) {
         self.late = self
             .late
-            .saturating_add(window as usize + ENDS)
-            .min(most.saturating_mul(2).max(MAX_STRAY_FRAMES));
+            .saturating_add(window as usize + MAX_TRAILING_FRAMES)
+            .min(max.saturating_mul(2).max(MAX_STRAY_FRAMES));
     }
 
-    /// Expects as much as the window of the connection allows: any number of streams may be refused.
-    pub(super) fn expect_late_streams(&mut self, most: usize) {
-        self.late = most.saturating_mul(2).max(MAX_STRAY_FRAMES);
+    /// Allows as many late bytes as the window of the connection permits, for any number of refused streams.
+    pub(super) fn expect_late_streams(&mut self, max: usize) {
+        self.late = max.saturating_mul(2).max(MAX_STRAY_FRAMES);
     }
 
     /// Counts a frame on a closed stream. Returns `false` if no well-behaved peer would have sent so many.
@@ -99,8 +99,8 @@ impl AbuseGuard {
     /// Counts a change of the initial window size by the peer.
     pub(super) fn change_windows(&mut self) {
         self.changes = self.changes.saturating_add(1);
-        if self.changes > CHANGES {
-            self.resets = self.resets.saturating_add(CHANGE);
+        if self.changes > MAX_WINDOW_CHANGES {
+            self.resets = self.resets.saturating_add(WINDOW_CHANGE_COST);
         }
     }
 
@@ -147,7 +147,7 @@ mod tests {
         assert!(!guard.take_late(0));
         guard.expect_late(1_000, 1 << 20);
         assert!(guard.take_late(1_000), "the window");
-        assert!((0..ENDS).all(|_| guard.take_late(0)), "and its end");
+        assert!((0..MAX_TRAILING_FRAMES).all(|_| guard.take_late(0)), "and its end");
         assert!(!guard.take_late(1));
         (0..100).for_each(|_| guard.expect_late(1 << 20, 1 << 20));
         assert!(!guard.take_late((2 << 20) + 1), "at most what the connection allows");

@@ -24,15 +24,15 @@ impl<T> Connection<T> {
         let (config, streams) = (&self.config, self.streams.len());
         assert!(self.role == Role::Client || streams <= config.streams as usize, "{streams} streams");
         let block = self.block.as_ref().map_or(0, |block| block.bytes.len());
-        let most = DEFAULT_FRAME.max(config.longest_block());
-        assert!(block <= most, "{block} bytes of a header block");
+        let max = DEFAULT_FRAME.max(config.longest_block());
+        assert!(block <= max, "{block} bytes of a header block");
         assert_eq!(block, self.buffered());
         let decoder = self.decoder.held();
         assert_eq!(decoder, self.decoder.recount(), "bytes in the decoder");
-        assert!(decoder <= Decoder::MOST, "{decoder} bytes in the decoder");
+        assert!(decoder <= Decoder::MAX_FOOTPRINT, "{decoder} bytes in the decoder");
         assert!(self.blocked.len() <= streams, "{} of {streams} streams blocked", self.blocked.len());
-        let most = 2 * self.whole_window();
-        assert!(self.unread <= most, "{} bytes wait to be taken", self.unread);
+        let max = 2 * self.whole_window();
+        assert!(self.unread <= max, "{} bytes wait to be taken", self.unread);
     }
 
     fn assert_counted(&self) {

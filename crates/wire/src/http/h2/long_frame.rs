@@ -16,7 +16,7 @@ use super::status::{ErrorCode, Fault, connection_error};
 const SLOW_READ: usize = 4 << 10;
 
 /// Most bytes of a HEADERS frame besides its header block: padding with its length, and a priority.
-const BESIDE_BLOCK: usize = 256 + 5;
+const MAX_HEADERS_OVERHEAD: usize = 256 + 5;
 
 impl<T: Default> Connection<T> {
     /// Whether a frame of more than 16 KiB has arrived in part. No other frame can arrive before its end.
@@ -57,7 +57,7 @@ impl<T: Default> Connection<T> {
     /// Checks that a header block does not become too long. Longer frames do not allow longer blocks.
     fn check_block(&self, header: Header) -> Result<(), Fault> {
         let longest = self.config.longest_block();
-        if self.buffered() + header.length > longest.max(DEFAULT_FRAME) + BESIDE_BLOCK {
+        if self.buffered() + header.length > longest.max(DEFAULT_FRAME) + MAX_HEADERS_OVERHEAD {
             return Err(block_too_long(longest, self.config.header_list));
         }
         Ok(())

@@ -101,11 +101,11 @@ impl<'f> Pseudo<'f> {
 
 /// Whether `name` is a token in lower case (§8.2.1).
 fn is_name(name: &[u8]) -> bool {
-    !name.is_empty() && name.iter().all(|byte| IN_NAMES[usize::from(*byte)])
+    !name.is_empty() && name.iter().all(|byte| IS_NAME_BYTE[usize::from(*byte)])
 }
 
 /// Whether a name may contain the byte.
-static IN_NAMES: [bool; 256] = {
+static IS_NAME_BYTE: [bool; 256] = {
     let mut allowed = [false; 256];
     let mut byte = 0x21_u8;
     while byte <= 0x7e {

@@ -20,10 +20,10 @@ use super::stream::{Role, State, Stream};
 const MAX_FRAMES: usize = 32;
 
 /// How many resets a request with a header list above the limit counts as: decoding it costs as much.
-const OVERSIZED: u32 = 8;
+const OVERSIZED_LIST_COST: u32 = 8;
 
 /// Number of streams whose windows are changed at about the cost of one frame.
-const CHANGED: u32 = 32;
+const WINDOWS_PER_FRAME: u32 = 32;
 
 /// Consecutive empty DATA frames allowed on a stream.
 const MAX_EMPTY: u32 = 100;
@@ -245,7 +245,7 @@ impl<T: Default> Connection<T> {
                 // The dropped fields may include those that select the method. The request is answered, and its body
                 // discarded.
                 self.insert(id, end, None);
-                self.guard.resets = self.guard.resets.saturating_add(OVERSIZED);
+                self.guard.resets = self.guard.resets.saturating_add(OVERSIZED_LIST_COST);
                 return Ok(FrameOutcome::Event(Event::Oversized { stream: id, head: true, fields, size }));
             }
             List { fields, .. } => fields,
@@ -429,7 +429,7 @@ impl<T: Default> Connection<T> {
     /// ([`flush_grown`](Self::flush_grown)).
     fn change_windows(&mut self, change: i64) -> Result<(), Fault> {
         self.guard.change_windows();
-        self.taken += self.streams.len() as u32 / CHANGED;
+        self.taken += self.streams.len() as u32 / WINDOWS_PER_FRAME;
         for known in self.streams.iter_mut() {
             known.send_window += change;
             if known.send_window > MAX_WINDOW.into() {
@@ -484,13 +484,13 @@ impl<T: Default> Connection<T> {
             return Err(connection_error(ErrorCode::FRAME_SIZE_ERROR, "WINDOW_UPDATE of the wrong length"));
         };
         let increment = u32::from_be_bytes(*increment) & frame::INCREMENT_MASK;
-        let most = i64::from(MAX_WINDOW);
+        let max = i64::from(MAX_WINDOW);
         if id == 0 {
             if increment == 0 {
                 return Err(connection_error(ErrorCode::PROTOCOL_ERROR, "a window increment of zero"));
             }
             self.send_window += i64::from(increment);
-            if self.send_window > most {
+            if self.send_window > max {
                 return Err(connection_error(ErrorCode::FLOW_CONTROL_ERROR, "a window beyond its maximum"));
             }
             self.flush_blocked(out);
@@ -502,7 +502,7 @@ impl<T: Default> Connection<T> {
             return Err(stream_error(id, ErrorCode::PROTOCOL_ERROR));
         }
         known.send_window += i64::from(increment);
-        if known.send_window > most {
+        if known.send_window > max {
             return Err(stream_error(id, ErrorCode::FLOW_CONTROL_ERROR));
         }
         self.flush(id, out);

@@ -77,8 +77,8 @@ impl<T: Default> Connection<T> {
         let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.sends()) else { return };
         let length = prefix.len() + body.len();
         let window = self.send_window.min(stream.send_window);
-        let most = longest_piece(self.queued, &self.peer);
-        if stream.is_flushed() && length <= most && length as i64 <= window {
+        let max = longest_piece(self.queued, &self.peer);
+        if stream.is_flushed() && length <= max && length as i64 <= window {
             stream.send_window -= length as i64;
             self.send_window -= length as i64;
             let flags = if end { frame::END_STREAM } else { 0 };
@@ -116,8 +116,8 @@ impl<T: Default> Connection<T> {
         out: &mut Outbox,
     ) -> Option<Bytes> {
         let length = prefix.len() + body.len();
-        let most = longest_piece(self.queued, &self.peer).min(self.send_window.max(0) as usize);
-        let is_usual = length.max(head.len()).max(trailers.len()) <= most && !self.encoder.is_resized();
+        let max = longest_piece(self.queued, &self.peer).min(self.send_window.max(0) as usize);
+        let is_usual = length.max(head.len()).max(trailers.len()) <= max && !self.encoder.is_resized();
         let takes_it = |stream: &&mut Stream<T>| {
             stream.sends() && stream.is_flushed() && length as i64 <= stream.send_window
         };
@@ -206,7 +206,7 @@ impl<T: Default> Connection<T> {
 
     /// Adds consumed bytes to a stream's credit and sends a WINDOW_UPDATE once it is worth a frame.
     pub(super) fn credit_stream(&mut self, id: u32, length: usize, out: &mut Outbox) {
-        let most = self.config.max_window;
+        let max = self.config.max_window;
         let role = self.role;
         let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.is_read(role)) else { return };
         stream.credit += length as u32;
@@ -215,8 +215,8 @@ impl<T: Default> Connection<T> {
         }
         let mut increment = mem::take(&mut stream.credit);
         // Data is consumed as fast as it arrives: the window is the bottleneck.
-        if stream.unread == 0 && stream.window < most {
-            let growth = stream.window.min(most - stream.window);
+        if stream.unread == 0 && stream.window < max {
+            let growth = stream.window.min(max - stream.window);
             if self.growth + growth as usize <= MAX_GROWTH {
                 self.growth += growth as usize;
                 increment += growth;
@@ -268,7 +268,7 @@ impl<T: Default> Connection<T> {
 
     /// Sends the data queued on a stream, as far as the windows allow.
     pub(super) fn flush(&mut self, id: u32, out: &mut Outbox) {
-        let (unsent, most) = (self.config.unsent, self.peer.frame);
+        let (unsent, max) = (self.config.unsent, self.peer.frame);
         let Some(stream) = self.streams.get_mut(id) else { return };
         let (before, was_ending, had_room) = (stream.queued, stream.is_ending(), stream.has_room(unsent));
         let longest = longest_piece(self.queued - before, &self.peer);
@@ -307,7 +307,7 @@ impl<T: Default> Connection<T> {
             return;
         }
         if let SendEnd::Trailers(block) = mem::replace(&mut stream.last, SendEnd::Unknown) {
-            write_block(&mut self.encoder, out, id, &block, true, most);
+            write_block(&mut self.encoder, out, id, &block, true, max);
             ended = true;
         }
         if ended {
@@ -339,12 +339,12 @@ fn longest_piece(waiting: usize, peer: &PeerSettings) -> usize {
 
 /// Writes a header block that does not use the dynamic table. If it is the first one since the peer changed its table
 /// size, it starts with the size update all the same (RFC 7541, §4.2): strict decoders close the connection otherwise.
-fn write_block(encoder: &mut Encoder, out: &mut Outbox, id: u32, block: &[u8], end: bool, most: usize) {
+fn write_block(encoder: &mut Encoder, out: &mut Outbox, id: u32, block: &[u8], end: bool, max: usize) {
     if !encoder.is_resized() {
-        return frame::headers(out.buffer(), id, block, end, most);
+        return frame::headers(out.buffer(), id, block, end, max);
     }
     let mut resized = Vec::with_capacity(block.len() + 8);
     encoder.begin(&mut resized);
     resized.extend_from_slice(block);
-    frame::headers(out.buffer(), id, &resized, end, most);
+    frame::headers(out.buffer(), id, &resized, end, max);
 }

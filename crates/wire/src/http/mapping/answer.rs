@@ -64,10 +64,10 @@ impl ResponseForm {
     }
 
     /// Returns the failure of a call to an unknown service or method.
-    pub(crate) fn unknown(&self, call: &Call<'_>, missing: NotFound) -> Status {
+    pub(crate) fn not_found(&self, call: &Call<'_>, missing: NotFound) -> Status {
         match self {
-            Self::Mapped(_) => unknown(call, missing),
-            Self::Routed(_) | Self::Gateway(_) | Self::JsonRpc(_) => unknown_to_rpcx(call, missing),
+            Self::Mapped(_) => not_found(call, missing),
+            Self::Routed(_) | Self::Gateway(_) | Self::JsonRpc(_) => not_found_in_rpcx(call, missing),
         }
     }
 
@@ -86,13 +86,13 @@ impl ResponseForm {
 }
 
 /// Returns the failure of a call to an unknown service or method, with brpc's text.
-pub(crate) fn unknown(call: &Call<'_>, missing: NotFound) -> Status {
-    brpc::unknown(call, missing)
+pub(crate) fn not_found(call: &Call<'_>, missing: NotFound) -> Status {
+    brpc::not_found(call, missing)
 }
 
 /// Returns the failure of a call to an unknown service or method, with rpcx's text.
 #[cold]
-pub(crate) fn unknown_to_rpcx(call: &Call<'_>, missing: NotFound) -> Status {
+pub(crate) fn not_found_in_rpcx(call: &Call<'_>, missing: NotFound) -> Status {
     Status::unimplemented(match missing {
         NotFound::Service => format!("rpcx: can't find service {}", call.service_or_function()),
         NotFound::Method => format!("rpcx: can't find method {}", call.method),
@@ -178,7 +178,7 @@ impl Answer {
     /// Returns the response to a request for an unknown path, with an HTTP method that does not call.
     #[cold]
     pub(super) fn no_method(path: &Path<'_>, request: &Request) -> Self {
-        let status = path.unknown();
+        let status = path.not_found();
         Self::NoMethod { status, in_text: is_not_json(request) }
     }
 

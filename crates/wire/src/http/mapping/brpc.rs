@@ -40,17 +40,18 @@ impl<'a> Path<'a> {
     /// Whether another server or proxy could take this path for another one: it would resolve dots, or decode a
     /// separator. Nothing is decoded here.
     pub(super) fn is_ambiguous(&self) -> bool {
-        [self.service, self.method].into_iter().any(resolves) || self.rest.as_deref().is_some_and(climbs)
+        [self.service, self.method].into_iter().any(is_normalized_by_proxies)
+            || self.rest.as_deref().is_some_and(has_dot_segments)
     }
 
     /// Returns the failure of a call to this path if no method matches it.
     #[cold]
-    pub(super) fn unknown(&self) -> Status {
+    pub(super) fn not_found(&self) -> Status {
         let mut call = Call::new(self.service, self.method, DEFAULT, Bytes::new());
         if let Some(rest) = &self.rest {
             call.head.metadata.insert(UNRESOLVED_PATH, rest.clone());
         }
-        unknown(&call, NotFound::Service)
+        not_found(&call, NotFound::Service)
     }
 
     /// Stores the part after the method in `metadata`.
@@ -61,9 +62,9 @@ impl<'a> Path<'a> {
     }
 }
 
-/// Whether the part of a path after the method has `.` or `..` as a component, when it is decoded. Other encoded
-/// separators are fine there: it selects no method.
-fn climbs(rest: &str) -> bool {
+/// Whether the part of a path after the method has `.` or `..` as a decoded component. Other encoded separators are
+/// allowed there, since that part does not select a method.
+fn has_dot_segments(rest: &str) -> bool {
     let has_dots =
         |path: &str| path.split(['/', '\\']).any(|part| matches!(part.split(';').next(), Some("." | "..")));
     if !rest.contains('%') {
@@ -73,8 +74,8 @@ fn climbs(rest: &str) -> bool {
     has_dots(&lower.replace("%2e", ".").replace("%2f", "/").replace("%5c", "\\"))
 }
 
-/// Whether a component of a path is resolved, or split, by those who normalise paths.
-fn resolves(component: &str) -> bool {
+/// Whether a proxy that normalizes paths would resolve or split this path component.
+fn is_normalized_by_proxies(component: &str) -> bool {
     let bytes = component.as_bytes();
     if matches!(component, "." | "..") || component.starts_with(".;") || component.starts_with("..;") {
         return true;
@@ -90,7 +91,7 @@ fn is_encoded_separator(bytes: &[u8]) -> bool {
 
 /// Returns the failure of a call to an unknown service or method. brpc reports a missing service like a missing method.
 #[cold]
-pub(super) fn unknown(call: &Call<'_>, missing: NotFound) -> Status {
+pub(super) fn not_found(call: &Call<'_>, missing: NotFound) -> Status {
     let text = match missing {
         NotFound::Method if call.method.is_empty() => {
             format!("Missing method name for service={}", call.service)

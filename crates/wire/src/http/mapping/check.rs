@@ -31,9 +31,9 @@ pub(super) fn mapped(
         _ if config.lenient => {
             lenient_format(content_type, format).ok_or_else(|| Answer::unsupported_type(request))
         }
-        _ if request.method != Method::Post => match calls_without_effects(config, request.method, path) {
+        _ if request.method != Method::Post => match is_safe_call(config, request.method, path) {
             true => Ok(format.unwrap_or(DEFAULT)),
-            false => Err(calls_nothing(config, path, request)),
+            false => Err(method_not_allowed(config, path, request)),
         },
         // A page may send a body without a type, just as it may send plain text.
         _ if content_type.is_none() && request.from_page => Err(Answer::unsupported_type(request)),
@@ -97,9 +97,9 @@ fn parse_json_dialect(request: &Request) -> Result<Option<(Json, &'static str)>,
     }
 }
 
-/// Returns the response to a request with an HTTP method that does not call.
+/// Returns the response to a request whose HTTP method cannot call a method.
 #[cold]
-fn calls_nothing(config: &ServerConfig, path: &Path<'_>, request: &Request) -> Answer {
+fn method_not_allowed(config: &ServerConfig, path: &Path<'_>, request: &Request) -> Answer {
     let offers = |methods: &Arc<dyn MethodCatalog>| methods.offers(path.service, path.method);
     match config.methods.as_ref().is_none_or(offers) {
         true => Answer::other_verb("POST".to_owned(), request),
@@ -107,8 +107,8 @@ fn calls_nothing(config: &ServerConfig, path: &Path<'_>, request: &Request) -> A
     }
 }
 
-/// Whether a GET may call this path: browsers send it for any link.
-fn calls_without_effects(config: &ServerConfig, method: Method, path: &Path<'_>) -> bool {
+/// Whether a GET may call this path: only if the method has no side effects, since browsers send a GET for any link.
+fn is_safe_call(config: &ServerConfig, method: Method, path: &Path<'_>) -> bool {
     matches!(method, Method::Get | Method::Head)
         && config.routes.has_no_side_effects(path.service, path.method)
 }

@@ -23,7 +23,7 @@ pub(crate) fn request(
     let named = connection.flat_map(|(_, value)| field::list(value));
     let named: Vec<String> = named.map(|name| String::from_utf8_lossy(name).to_ascii_lowercase()).collect();
     for (name, value) in fields {
-        if !is_of_hop(&name) && !named.contains(&name) {
+        if !is_hop_by_hop(&name) && !named.contains(&name) {
             metadata.append(name, value);
         }
     }
@@ -59,7 +59,8 @@ impl<'m> Response<'m> {
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&'m str, &'m Bytes)> {
         // The field is sent once. Without a valid length it is omitted, and the framing marks the end of the body.
         let mut sends_length = self.status != 204 && self.length.is_some();
-        clean(self.fields).filter(move |(name, _)| !is_length(name) || std::mem::take(&mut sends_length))
+        end_to_end_fields(self.fields)
+            .filter(move |(name, _)| !is_length(name) || std::mem::take(&mut sends_length))
     }
 }
 
@@ -68,15 +69,15 @@ fn is_length(name: &str) -> bool {
 }
 
 /// Iterates over the entries that may be sent as fields.
-pub(crate) fn clean(fields: &Metadata) -> impl Iterator<Item = (&str, &Bytes)> {
+pub(crate) fn end_to_end_fields(fields: &Metadata) -> impl Iterator<Item = (&str, &Bytes)> {
     fields.iter().filter(|(name, value)| {
-        !is_of_hop(name) && field::is_field_name(name) && field::is_field_value(value)
+        !is_hop_by_hop(name) && field::is_field_name(name) && field::is_field_value(value)
     })
 }
 
 /// Whether a field is hop-by-hop or belongs to connection management (RFC 9110, §7.6.1).
-fn is_of_hop(name: &str) -> bool {
-    const OF_HOP: [&str; 8] = [
+fn is_hop_by_hop(name: &str) -> bool {
+    const HOP_BY_HOP: [&str; 8] = [
         "connection",
         "expect",
         "http2-settings",
@@ -86,7 +87,7 @@ fn is_of_hop(name: &str) -> bool {
         "transfer-encoding",
         "upgrade",
     ];
-    OF_HOP.iter().any(|known| name.eq_ignore_ascii_case(known))
+    HOP_BY_HOP.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
 #[cfg(test)]

@@ -71,9 +71,9 @@ impl<'c> RequestClass<'c> {
         match (request.method, request.path.as_str()) {
             (Method::Options, _) => Self::Answer(Answer::Options(request.preflight())),
             (_, RPCX_PATH | net_rpc::CONNECT_PATH) => Self::Answer(Answer::MustConnect),
-            _ if speaks_json_rpc(request, body) => Self::JsonRpc,
-            _ if speaks_gateway(request) => Self::Gateway,
-            (_, path) if config.routes.leads(path) => {
+            _ if is_json_rpc(request, body) => Self::JsonRpc,
+            _ if is_gateway_request(request) => Self::Gateway,
+            (_, path) if config.routes.matches_path(path) => {
                 match config.routes.find(request.method.as_str(), path) {
                     Lookup::Found(found) => Self::Routed(found),
                     Lookup::OtherVerbs(verbs) => Self::Answer(Answer::other_verb(verbs.join(", "), request)),
@@ -102,7 +102,7 @@ pub(crate) fn wants_credential(config: &ServerConfig, request: &Request) -> bool
 #[cold]
 fn answer_reveals_names(config: &ServerConfig, request: &Request) -> bool {
     let path = request.path.as_str();
-    if request.method == Method::Post && !config.routes.leads(path) {
+    if request.method == Method::Post && !config.routes.matches_path(path) {
         return false;
     }
     match RequestClass::classify(config, request, None) {
@@ -137,7 +137,7 @@ pub(crate) fn is_for_others(config: &ServerConfig, request: &Request) -> bool {
     if config.passes_every_request {
         return request.path.as_str() != "*";
     }
-    if speaks_json_rpc(request, None) || speaks_gateway(request) {
+    if is_json_rpc(request, None) || is_gateway_request(request) {
         return false;
     }
     let path = request.path.as_str();
@@ -147,7 +147,7 @@ pub(crate) fn is_for_others(config: &ServerConfig, request: &Request) -> bool {
         "/version" if is_shown => false,
         net_rpc::PAGE_PATH if is_shown && !config.debug_page.is_empty() => false,
         _ if is_shown && health::answer(config, request).is_some() => false,
-        path if config.routes.leads(path)
+        path if config.routes.matches_path(path)
             && !is_unknown(config.routes.find(request.method.as_str(), path)) =>
         {
             false
@@ -251,7 +251,7 @@ pub(crate) fn refuse(config: &ServerConfig, request: &Request, verdict: Verdict)
             let (service, method) = names.parts();
             let mut call = Call::new(service, method, Format::default(), Bytes::new());
             Path::parse(request.path.as_str()).record_unresolved_path(&mut call.head.metadata);
-            let status = form.unknown(&call, missing);
+            let status = form.not_found(&call, missing);
             RejectedRequest { form, status, unauthenticated: false }
         }
     };
@@ -501,7 +501,7 @@ impl Names {
 
 /// Whether a request is JSON-RPC: it is marked as such, or it is JSON sent to a path without another meaning. Without
 /// its body this is only a possibility.
-fn speaks_json_rpc(request: &Request, body: Option<&[u8]>) -> bool {
+fn is_json_rpc(request: &Request, body: Option<&[u8]>) -> bool {
     if request.method != Method::Post {
         return false;
     }
@@ -518,7 +518,7 @@ fn speaks_json_rpc(request: &Request, body: Option<&[u8]>) -> bool {
 
 /// Whether a request is for rpcx's gateway. Like rpcx it accepts GET and PUT, and any content type: a page cannot send
 /// the fields that name the call to another origin without a preflight.
-fn speaks_gateway(request: &Request) -> bool {
+fn is_gateway_request(request: &Request) -> bool {
     matches!(request.method, Method::Post | Method::Get | Method::Put)
         && request.gateway.as_ref().is_some_and(|fields| fields.describes_call())
 }

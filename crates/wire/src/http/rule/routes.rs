@@ -97,7 +97,7 @@ impl Routes {
     }
 
     /// Whether a path matches with any HTTP method.
-    pub fn leads(&self, path: &str) -> bool {
+    pub fn matches_path(&self, path: &str) -> bool {
         self.all.iter().any(|route| route.rule.path.matches(path).is_some())
     }
 

@@ -14,7 +14,7 @@ use crate::http::h1::frame::head_end;
 /// Settings of a client's WebSocket.
 #[derive(Debug, Clone)]
 pub struct ClientConfig {
-    /// Limits, of which only [`Limits::header`] applies: it bounds the head of the server's handshake response.
+    /// Limits. Only [`Limits::header`] applies: it bounds the head of the server's handshake response.
     pub limits: Limits,
     /// The server's authority, as `host:port`.
     pub authority: String,

@@ -30,12 +30,12 @@ impl Header {
             return Err(CloseCode::PROTOCOL_ERROR);
         }
         let Some((length, rest)) = length(short, rest) else { return Ok(None) };
-        let least = match short {
+        let min = match short {
             TWO_BYTES => 126,
             EIGHT_BYTES => 1 << 16,
             _ => 0,
         };
-        if length < least || length > i64::MAX as u64 {
+        if length < min || length > i64::MAX as u64 {
             return Err(CloseCode::PROTOCOL_ERROR);
         }
         let (mask, rest) = match second & MASKED {

@@ -8,5 +8,5 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub use methods::{Methods, OtherMethods};
+pub use methods::{DynamicMethods, Methods};
 pub use session::{MAX_FIELDS, Server, ServerConfig, Ticket};

@@ -106,8 +106,8 @@ impl Parts for Gob {
         self.reader.wanted()
     }
 
-    fn mid_part(&self) -> bool {
-        self.reader.mid_value()
+    fn is_mid_part(&self) -> bool {
+        self.reader.is_mid_value()
     }
 
     fn held(&self) -> usize {

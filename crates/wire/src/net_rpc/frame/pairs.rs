@@ -37,7 +37,7 @@ pub(super) trait Parts: fmt::Debug + Send {
     fn bytes_needed(&self) -> usize;
 
     /// Whether bytes of the expected part were removed from the inbox already.
-    fn mid_part(&self) -> bool {
+    fn is_mid_part(&self) -> bool {
         false
     }
 
@@ -222,7 +222,7 @@ impl<P: Parts> FrameCodec for Pairs<P> {
     }
 
     fn is_mid_message(&self, inbox: &BytesMut) -> bool {
-        let is_incomplete = self.header.is_some() || self.parts.mid_part() || !inbox.is_empty();
+        let is_incomplete = self.header.is_some() || self.parts.is_mid_part() || !inbox.is_empty();
         is_incomplete || self.discarding.is_active()
     }
 

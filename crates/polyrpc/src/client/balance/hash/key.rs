@@ -60,13 +60,13 @@ pub(super) fn hash_key(context: &PickContext<'_>) -> u64 {
         for part in ["/", context.service, "/", context.method, "/"] {
             hash.push(part.as_bytes());
         }
-        hash.push(&context.request[..context.request.len().min(BEGINNING)]);
+        hash.push(&context.request[..context.request.len().min(MAX_HASHED_BYTES)]);
         hash.0
     })
 }
 
 /// Number of request bytes that are hashed; bounds the cost of a pick for a long request.
-const BEGINNING: usize = 1024;
+const MAX_HASHED_BYTES: usize = 1024;
 
 /// FNV-1a, 64 bits.
 struct Fnv(u64);

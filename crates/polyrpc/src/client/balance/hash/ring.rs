@@ -155,7 +155,7 @@ impl RingPicker {
 impl Picker for RingPicker {
     fn pick(&self, context: &PickContext<'_>) -> Option<usize> {
         let mut servers = self.servers_from(fold_key(key::hash_key(context)));
-        let near = servers.by_ref().take(NEAR).find(|&index| context.is_eligible(index));
+        let near = servers.by_ref().take(MAX_WALKED_POINTS).find(|&index| context.is_eligible(index));
         near.or_else(|| {
             // Before walking all points, check whether any server may take the call.
             let is_any = (0..self.servers).any(|index| context.is_eligible(index));
@@ -165,7 +165,7 @@ impl Picker for RingPicker {
 }
 
 /// Number of points that are walked before the servers are checked.
-const NEAR: usize = 128;
+const MAX_WALKED_POINTS: usize = 128;
 
 /// Folds a key to 32 bits; brpc's request codes, which have 32 bits, stay unchanged.
 fn fold_key(key: u64) -> u32 {

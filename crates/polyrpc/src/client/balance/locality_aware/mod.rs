@@ -33,9 +33,9 @@ impl LoadBalancer for LocalityAware {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         let servers = self.state.get_or_insert(candidates, |_| ServerWeight::default());
         set_initial_weights(&servers);
-        let most = HEAVIEST / (servers.len() as i64).max(1);
-        let tree = Tree::new(servers.iter().map(|server| server.base().min(most)));
-        Box::new(LocalityAwarePicker { servers, tree, most, since: self.since })
+        let max_weight = MAX_TOTAL_WEIGHT / (servers.len() as i64).max(1);
+        let tree = Tree::new(servers.iter().map(|server| server.base().min(max_weight)));
+        Box::new(LocalityAwarePicker { servers, tree, max_weight, since: self.since })
     }
 }
 
@@ -50,21 +50,21 @@ fn set_initial_weights(servers: &[Arc<ServerWeight>]) {
 }
 
 /// Upper bound of the sum of all weights, which keeps it within 64 bits.
-const HEAVIEST: i64 = 1 << 62;
+const MAX_TOTAL_WEIGHT: i64 = 1 << 62;
 
 struct LocalityAwarePicker {
     servers: Box<[Arc<ServerWeight>]>,
     /// Weights as last seen by this set.
     tree: Tree,
     /// Maximum weight of a server.
-    most: i64,
+    max_weight: i64,
     since: Instant,
 }
 
 impl LocalityAwarePicker {
     /// Returns a server's current weight and updates the tree with it.
     fn weigh(&self, index: usize, server: &ServerWeight, now: Duration) -> i64 {
-        let weight = server.weight(now).min(self.most);
+        let weight = server.weight(now).min(self.max_weight);
         self.tree.set(index, weight);
         weight
     }
@@ -72,7 +72,7 @@ impl LocalityAwarePicker {
     /// Draws by weight; draws again if the server may not take the call or has lost weight since.
     fn pick_by_weight(&self, context: &PickContext<'_>) -> Option<usize> {
         let now = self.elapsed(context.now);
-        (0..THROWS).find_map(|_| {
+        (0..MAX_DRAWS).find_map(|_| {
             let total = self.tree.total();
             let (index, offset) = self.tree.find(rng::below(total.max(0) as u64) as i64)?;
             let server = self.servers.get(index)?;
@@ -93,7 +93,7 @@ impl LocalityAwarePicker {
 }
 
 /// Number of draws before all servers are scanned.
-const THROWS: usize = 16;
+const MAX_DRAWS: usize = 16;
 
 impl Picker for LocalityAwarePicker {
     fn pick(&self, context: &PickContext<'_>) -> Option<usize> {

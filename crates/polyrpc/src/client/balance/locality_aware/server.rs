@@ -14,13 +14,13 @@ struct WeightState {
     /// Weight regardless of the calls in flight; zero for a server without measurements.
     base: i64,
     in_flight: InFlight,
-    answers: RecentReplies,
+    replies: RecentReplies,
 }
 
 impl Default for ServerWeight {
     fn default() -> Self {
-        let answers = RecentReplies { latest: VecDeque::with_capacity(MAX_ANSWERS), average: Duration::ZERO };
-        Self(Mutex::new(WeightState { base: 0, in_flight: InFlight::default(), answers }))
+        let replies = RecentReplies { latest: VecDeque::with_capacity(MAX_REPLIES), average: Duration::ZERO };
+        Self(Mutex::new(WeightState { base: 0, in_flight: InFlight::default(), replies }))
     }
 }
 
@@ -62,7 +62,7 @@ impl ServerWeight {
     pub(super) fn weight(&self, now: Duration) -> i64 {
         let known = self.lock();
         let base = if known.base == 0 { SCALE } else { known.base as f64 };
-        let patience = known.answers.average.mul_f64(IN_FLIGHT_RATIO);
+        let patience = known.replies.average.mul_f64(IN_FLIGHT_RATIO);
         let weight = match known.in_flight.age(now) {
             Some(age) if age >= patience && !patience.is_zero() => {
                 base * (patience.as_secs_f64() / age.as_secs_f64())
@@ -80,13 +80,13 @@ impl ServerWeight {
         let mut known = self.lock();
         known.in_flight.record_end(now.saturating_sub(outcome.latency));
         if outcome.is_server_failure() {
-            known.answers.push_failure(now, failed_latency(outcome), outcome.timeout);
-        } else if !outcome.is_cancelled() || outcome.latency > known.answers.average {
-            known.answers.push(now, outcome.latency);
+            known.replies.push_failure(now, failed_latency(outcome), outcome.timeout);
+        } else if !outcome.is_cancelled() || outcome.latency > known.replies.average {
+            known.replies.push(now, outcome.latency);
         } else {
             return;
         }
-        known.base = known.answers.weight();
+        known.base = known.replies.weight();
     }
 }
 
@@ -143,8 +143,8 @@ struct RecentReply {
 
 impl RecentReplies {
     fn push(&mut self, ended: Duration, latency: Duration) {
-        let before = self.latest.back().map_or(Duration::ZERO, |answer| answer.latencies);
-        if self.latest.len() == MAX_ANSWERS {
+        let before = self.latest.back().map_or(Duration::ZERO, |reply| reply.latencies);
+        if self.latest.len() == MAX_REPLIES {
             self.latest.pop_front();
         }
         self.latest.push_back(RecentReply { ended, latencies: before.saturating_add(latency) });
@@ -176,7 +176,7 @@ impl RecentReplies {
     fn rate(&self) -> f64 {
         let (Some(oldest), Some(newest)) = (self.latest.front(), self.latest.back()) else { return 1.0 };
         let span = newest.ended.saturating_sub(oldest.ended);
-        let is_measured = self.latest.len() == MAX_ANSWERS || span >= TRUSTED_SPAN;
+        let is_measured = self.latest.len() == MAX_REPLIES || span >= TRUSTED_SPAN;
         if !is_measured || span.is_zero() {
             return 1.0;
         }
@@ -190,12 +190,12 @@ impl RecentReplies {
 }
 
 /// Number of replies that are remembered.
-const MAX_ANSWERS: usize = 128;
+const MAX_REPLIES: usize = 128;
 
 /// A rate is trusted once the replies span this time, even if they are few.
 const TRUSTED_SPAN: Duration = Duration::from_secs(1);
 
-/// Weight of a server that answers once a second within a microsecond; brpc's `WEIGHT_SCALE`.
+/// Weight of a server that replies once a second within a microsecond; brpc's `WEIGHT_SCALE`.
 const SCALE: f64 = (i64::MAX / 72_000_000 / 127) as f64;
 
 /// Minimum weight of a server; brpc's `min_weight`.
@@ -278,11 +278,11 @@ mod tests {
         server.record_start(Duration::ZERO);
         server.record_end(10 * MS, &failed(3, 1));
         // The first attempt of all: charged with the time the call would have waited.
-        assert_eq!(server.lock().answers.average, 100 * MS);
+        assert_eq!(server.lock().replies.average, 100 * MS);
         server.record_start(Duration::ZERO);
         server.record_end(10 * MS, &failed(3, 1));
         let known = server.lock();
-        assert_eq!((known.answers.average, known.answers.latest.len()), (112 * MS, 1));
+        assert_eq!((known.replies.average, known.replies.latest.len()), (112 * MS, 1));
     }
 
     #[test]
@@ -292,8 +292,8 @@ mod tests {
         let server = ServerWeight::default();
         server.record_end(10 * MS, &success(10 * MS));
         server.record_end(20 * MS, &given_up(MS));
-        assert_eq!(server.lock().answers.average, 10 * MS);
+        assert_eq!(server.lock().replies.average, 10 * MS);
         server.record_end(40 * MS, &given_up(20 * MS));
-        assert_eq!(server.lock().answers.average, 20 * MS);
+        assert_eq!(server.lock().replies.average, 20 * MS);
     }
 }

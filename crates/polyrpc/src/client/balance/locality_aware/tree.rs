@@ -54,21 +54,21 @@ impl Tree {
     }
 
     /// Finds the index of the server that a random number falls on, and the offset within its weight.
-    pub(super) fn find(&self, mut dice: i64) -> Option<(usize, i64)> {
+    pub(super) fn find(&self, mut offset: i64) -> Option<(usize, i64)> {
         let mut index = 0;
         loop {
             let node = self.nodes.get(index)?;
             let left = node.left.load(Ordering::Relaxed);
-            if dice < left {
+            if offset < left {
                 index = 2 * index + 1;
                 continue;
             }
-            dice -= left;
+            offset -= left;
             let weight = node.weight.load(Ordering::Relaxed);
-            if dice < weight {
-                return Some((index, dice));
+            if offset < weight {
+                return Some((index, offset));
             }
-            dice -= weight;
+            offset -= weight;
             index = 2 * index + 2;
         }
     }
@@ -84,8 +84,8 @@ mod tests {
         let tree = Tree::new(weights.into_iter());
         assert_eq!(tree.total(), 24);
         let mut hits = [0; 10];
-        for dice in 0..24 {
-            let (index, offset) = tree.find(dice).unwrap();
+        for point in 0..24 {
+            let (index, offset) = tree.find(point).unwrap();
             assert!((0..weights[index]).contains(&offset));
             hits[index] += 1;
         }
@@ -99,7 +99,7 @@ mod tests {
         tree.set(1, 5);
         tree.set(0, 0);
         assert_eq!((tree.total(), tree.weight(1)), (6, 5));
-        let hits = |index| (0..6).filter(|&dice| tree.find(dice).unwrap().0 == index).count();
+        let hits = |index| (0..6).filter(|&point| tree.find(point).unwrap().0 == index).count();
         assert_eq!([hits(0), hits(1), hits(2)], [0, 5, 1]);
     }
 

@@ -108,18 +108,18 @@ fn steady(reply: Reply) -> Behaviour {
     Box::new(move |_| reply)
 }
 
-fn well() -> Behaviour {
+fn healthy() -> Behaviour {
     steady(Reply::After(2 * MS))
 }
 
 /// Ten servers; the first one behaves differently.
-fn among_well(first: Behaviour) -> Vec<Behaviour> {
-    let mut servers: Vec<_> = (0..9).map(|_| well()).collect();
+fn among_healthy(first: Behaviour) -> Vec<Behaviour> {
+    let mut servers: Vec<_> = (0..9).map(|_| healthy()).collect();
     servers.insert(0, first);
     servers
 }
 
-fn both() -> [Box<dyn LoadBalancer>; 2] {
+fn latency_balancers() -> [Box<dyn LoadBalancer>; 2] {
     [Box::new(P2c::new()), Box::new(LocalityAware::new())]
 }
 
@@ -127,9 +127,9 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn equal_servers_receive_equal_load() {
-    for balance in both() {
+    for balance in latency_balancers() {
         rng::set_seed(10);
-        let mut world = World::new(&balance, among_well(well()));
+        let mut world = World::new(&balance, among_healthy(healthy()));
         world.run(20, 10 * SECOND);
         let shares = world.shares(SECOND, 10 * SECOND);
         assert!(shares.iter().all(|share| (0.05..0.2).contains(share)), "{balance:?}: {shares:?}");
@@ -138,9 +138,9 @@ fn equal_servers_receive_equal_load() {
 
 #[test]
 fn slow_server_receives_less_load() {
-    for balance in both() {
+    for balance in latency_balancers() {
         rng::set_seed(11);
-        let mut world = World::new(&balance, among_well(steady(Reply::After(40 * MS))));
+        let mut world = World::new(&balance, among_healthy(steady(Reply::After(40 * MS))));
         world.run(20, 10 * SECOND);
         let shares = world.shares(SECOND, 10 * SECOND);
         assert!(shares[0] < 0.02, "{balance:?}: {shares:?}");
@@ -150,12 +150,12 @@ fn slow_server_receives_less_load() {
 
 #[test]
 fn stuck_server_loses_load_before_its_calls_end() {
-    for balance in both() {
+    for balance in latency_balancers() {
         rng::set_seed(12);
         let stuck_after = 5 * SECOND;
         let first: Behaviour =
             Box::new(move |now| if now < stuck_after { Reply::After(2 * MS) } else { Reply::Never });
-        let mut world = World::new(&balance, among_well(first));
+        let mut world = World::new(&balance, among_healthy(first));
         world.run(20, 10 * SECOND);
         let before = world.shares(SECOND, stuck_after);
         // No call to it has ended by then.
@@ -169,9 +169,9 @@ fn stuck_server_loses_load_before_its_calls_end() {
 
 #[test]
 fn fast_failing_server_does_not_attract_load() {
-    for balance in both() {
+    for balance in latency_balancers() {
         rng::set_seed(13);
-        let mut world = World::new(&balance, among_well(steady(Reply::Failure(MS / 10))));
+        let mut world = World::new(&balance, among_healthy(steady(Reply::Failure(MS / 10))));
         world.run(20, 10 * SECOND);
         let shares = world.shares(SECOND, 10 * SECOND);
         assert!(shares[0] < 0.01, "{balance:?}: {shares:?}");
@@ -180,24 +180,24 @@ fn fast_failing_server_does_not_attract_load() {
 
 #[test]
 fn recovered_server_regains_its_share() {
-    for balance in both() {
+    for balance in latency_balancers() {
         rng::set_seed(14);
         let first: Behaviour =
             Box::new(|now| if now < 2 * SECOND { Reply::After(10 * MS) } else { Reply::After(2 * MS) });
-        let mut world = World::new(&balance, among_well(first));
+        let mut world = World::new(&balance, among_healthy(first));
         world.run(20, 90 * SECOND);
         let shares = world.shares(80 * SECOND, 90 * SECOND);
         // `la` weighs a server by its recent throughput: a server with few calls is picked rarely and grows slowly.
-        let least = if format!("{balance:?}").starts_with("LocalityAware") { 0.0 } else { 0.05 };
-        assert!(shares[0] > least, "{balance:?}: {shares:?}");
+        let min_share = if format!("{balance:?}").starts_with("LocalityAware") { 0.0 } else { 0.05 };
+        assert!(shares[0] > min_share, "{balance:?}: {shares:?}");
     }
 }
 
 #[test]
 fn learned_latencies_survive_a_new_set() {
-    for balance in both() {
+    for balance in latency_balancers() {
         rng::set_seed(15);
-        let mut world = World::new(&balance, among_well(steady(Reply::After(40 * MS))));
+        let mut world = World::new(&balance, among_healthy(steady(Reply::After(40 * MS))));
         world.run(20, 5 * SECOND);
         world.pick = balance.picker(&world.candidates);
         let now = world.now;

@@ -52,7 +52,7 @@ struct Ejection {
 
 const CLOSED: u8 = 0;
 const OPEN: u8 = 1;
-const ON_TRIAL: u8 = 2;
+const HALF_OPEN: u8 = 2;
 
 impl CircuitState {
     pub(in crate::client::cluster) fn new(breaker: CircuitBreaker, now: Instant) -> Self {
@@ -80,7 +80,7 @@ impl CircuitState {
                 let now = outcome.now.saturating_duration_since(self.since);
                 self.memory.record(&self.breaker.trip, failed, outcome.latency, now)
             }
-            ON_TRIAL => self.record_trial(failed),
+            HALF_OPEN => self.record_trial(failed),
             // Calls that were in flight when the circuit opened.
             _ => false,
         }
@@ -95,7 +95,7 @@ impl CircuitState {
         let before = self.trial.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
         if before.unwrap_or(0) <= 1 {
             // Fails if a concurrent failure has changed the state.
-            let _ = self.state.compare_exchange(ON_TRIAL, CLOSED, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = self.state.compare_exchange(HALF_OPEN, CLOSED, Ordering::Relaxed, Ordering::Relaxed);
         }
         false
     }
@@ -133,7 +133,7 @@ impl CircuitState {
         self.trial.store(self.breaker.half_open, Ordering::Relaxed);
         ejection.until = None;
         ejection.readmitted_at = Some(now);
-        let next = if self.breaker.half_open > 0 { ON_TRIAL } else { CLOSED };
+        let next = if self.breaker.half_open > 0 { HALF_OPEN } else { CLOSED };
         self.state.store(next, Ordering::Relaxed);
     }
 

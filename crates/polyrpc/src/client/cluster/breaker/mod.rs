@@ -101,7 +101,7 @@ impl CircuitBreaker {
     /// was healthy for `longest` in between, up to `longest`. Default: 100 ms to 30 s, as in brpc.
     #[must_use]
     pub fn ejection_time(mut self, shortest: Duration, longest: Duration) -> Self {
-        self.longest = longest.min(FOR_EVER);
+        self.longest = longest.min(MAX_DURATION);
         self.shortest = shortest.min(self.longest);
         self
     }
@@ -137,7 +137,7 @@ const MIN_EJECTION: Duration = Duration::from_millis(100);
 /// brpc `circuit_breaker.cpp`, `circuit_breaker_max_isolation_duration_ms`.
 const MAX_EJECTION: Duration = Duration::from_secs(30);
 /// Longest duration that the clock arithmetic supports.
-const FOR_EVER: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const MAX_DURATION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 #[cfg(test)]
 mod tests {

@@ -10,9 +10,9 @@ pub(in crate::client::cluster) struct EjectionQuota(AtomicUsize);
 pub(in crate::client::cluster) struct EjectionPermit(Arc<EjectionQuota>);
 
 impl EjectionQuota {
-    /// Takes a permit, unless `most` are taken already.
-    pub(in crate::client::cluster) fn take(self: &Arc<Self>, most: usize) -> Option<EjectionPermit> {
-        let one_more = |taken: usize| (taken < most).then_some(taken + 1);
+    /// Takes a permit, unless `max` are taken already.
+    pub(in crate::client::cluster) fn take(self: &Arc<Self>, max: usize) -> Option<EjectionPermit> {
+        let one_more = |taken: usize| (taken < max).then_some(taken + 1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
         Some(EjectionPermit(self.clone()))
     }

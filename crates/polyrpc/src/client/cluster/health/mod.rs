@@ -60,7 +60,7 @@ impl HealthCheck {
     }
 
     fn new(probe: HealthProbe) -> Self {
-        Self { probe, interval: EVERY, timeout: TIMEOUT, always: false }
+        Self { probe, interval: DEFAULT_INTERVAL, timeout: DEFAULT_TIMEOUT, always: false }
     }
 
     /// Sets the pause between a check and the next one. An unreachable server is tried after the client's
@@ -95,8 +95,8 @@ impl Default for HealthCheck {
 }
 
 /// brpc `socket.cpp`, `health_check_interval`.
-const EVERY: Duration = Duration::from_secs(3);
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(3);
 /// brpc `details/health_check.cpp`, `health_check_timeout_ms`.
-const TIMEOUT: Duration = Duration::from_millis(500);
+const DEFAULT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The shortest interval between checks, which spares the servers.
 const MIN_INTERVAL: Duration = Duration::from_millis(1);

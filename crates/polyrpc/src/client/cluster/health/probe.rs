@@ -79,7 +79,7 @@ async fn heartbeat(mut stream: Stream, mut session: Box<dyn Session + Send>) -> 
         return Ok(());
     }
     poll_fn(|cx| stream.poll_flush(cx, &mut out)).await?;
-    let mut inbox = BytesMut::with_capacity(MAX_ANSWER_SIZE);
+    let mut inbox = BytesMut::with_capacity(MAX_RESPONSE_SIZE);
     loop {
         read(&mut stream, &mut inbox).await?;
         // Other events do not matter.
@@ -98,7 +98,7 @@ async fn check_http(mut stream: Stream, host: &str, path: &str) -> io::Result<()
         format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes(),
     );
     poll_fn(|cx| stream.poll_flush(cx, &mut out)).await?;
-    let mut head = BytesMut::with_capacity(MAX_ANSWER_SIZE);
+    let mut head = BytesMut::with_capacity(MAX_RESPONSE_SIZE);
     while !head.contains(&b'\n') {
         read(&mut stream, &mut head).await?;
     }
@@ -113,10 +113,10 @@ async fn check_http(mut stream: Stream, host: &str, path: &str) -> io::Result<()
 
 async fn read(stream: &mut Stream, inbox: &mut BytesMut) -> io::Result<()> {
     // The answer is limited to the buffer.
-    if inbox.len() >= MAX_ANSWER_SIZE {
+    if inbox.len() >= MAX_RESPONSE_SIZE {
         return Err(io::Error::other("the response is too long"));
     }
-    inbox.reserve(MAX_ANSWER_SIZE - inbox.len());
+    inbox.reserve(MAX_RESPONSE_SIZE - inbox.len());
     match poll_fn(|cx| stream.poll_read(cx, inbox)).await? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         _ => Ok(()),
@@ -124,4 +124,4 @@ async fn read(stream: &mut Stream, inbox: &mut BytesMut) -> io::Result<()> {
 }
 
 /// Limit of the answer, in bytes.
-const MAX_ANSWER_SIZE: usize = 1024;
+const MAX_RESPONSE_SIZE: usize = 1024;

@@ -39,9 +39,9 @@ pub(super) enum Grant<S> {
     Connect,
 }
 
-/// What a call leaves to the others when it leaves the queue.
+/// Slot or task to connect that a call passes to the next one when it leaves the queue.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "another call may need the slot, or must be asked to connect"]
+#[must_use = "the slot or the task to connect must be passed to another call"]
 pub(super) struct Leftover<S> {
     /// Slot that it did not take.
     pub(super) slot: Option<S>,

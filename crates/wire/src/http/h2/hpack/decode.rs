@@ -168,7 +168,8 @@ impl Decoder {
     }
 
     /// Maximum memory of the block cache and of the table.
-    pub(in crate::http::h2) const MOST: usize = MAX_HELD + DynamicTable::max_footprint(DEFAULT_TABLE);
+    pub(in crate::http::h2) const MAX_FOOTPRINT: usize =
+        MAX_HELD + DynamicTable::max_footprint(DEFAULT_TABLE);
 }
 
 /// State of the block being decoded.
@@ -243,12 +244,12 @@ fn string(block: &mut &[u8], fields: &mut Fields, longest: usize) -> Option<usiz
     if !coded {
         return Some(copy(text, fields, longest));
     }
-    let most = huffman::most_decoded(text);
-    let length = if most <= longest { most } else { huffman::decoded_len(text).ok()? };
+    let max_len = huffman::max_decoded_len(text);
+    let length = if max_len <= longest { max_len } else { huffman::decoded_len(text).ok()? };
     if length > longest {
         return Some(length);
     }
-    fields.reserve(length + huffman::AT_ONCE, longest.saturating_add(huffman::AT_ONCE));
+    fields.reserve(length + huffman::SYMBOLS_PER_LOAD, longest.saturating_add(huffman::SYMBOLS_PER_LOAD));
     huffman::decode(text, length, fields.buffer()).ok()
 }
 
@@ -344,8 +345,8 @@ mod tests {
             let mut reading = Reading::new(Fields::default());
             decoder.read(&block, &mut reading).unwrap();
             // A field above the limit may be an entry of the table; the ends of a field take less than its overhead.
-            let most = LIMIT + DEFAULT_TABLE + LIMIT / 2;
-            assert!(reading.fields.footprint() <= most, "{case}: {} bytes", reading.fields.footprint());
+            let max = LIMIT + DEFAULT_TABLE + LIMIT / 2;
+            assert!(reading.fields.footprint() <= max, "{case}: {} bytes", reading.fields.footprint());
             assert!(reading.fields.size() <= LIMIT, "{case}");
         }
     }

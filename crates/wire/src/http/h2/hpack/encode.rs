@@ -22,7 +22,7 @@ pub enum Indexing {
 }
 
 /// A table above the default size is of little use for the few fields of a call, and every connection would hold it.
-const MOST: usize = 4096;
+const MAX_TABLE_SIZE: usize = 4096;
 
 impl Encoder {
     /// Returns the memory footprint of the table in bytes.
@@ -32,17 +32,17 @@ impl Encoder {
 
     /// Creates an encoder for a peer that has not announced its table size yet.
     pub fn new() -> Self {
-        Self { table: DynamicTable::new(MOST), resized: None, generation: 0 }
+        Self { table: DynamicTable::new(MAX_TABLE_SIZE), resized: None, generation: 0 }
     }
 
     /// Applies the peer's maximum table size (`SETTINGS_HEADER_TABLE_SIZE`).
     pub fn resize(&mut self, size: usize) {
-        let size = size.min(MOST);
+        let size = size.min(MAX_TABLE_SIZE);
         if size == self.table.limit() {
             return;
         }
-        let least = self.resized.map_or(size, |(least, _)| least.min(size));
-        self.resized = Some((least, size));
+        let min = self.resized.map_or(size, |(min, _)| min.min(size));
+        self.resized = Some((min, size));
         self.generation += 1;
         self.table.resize(size);
     }
@@ -59,9 +59,9 @@ impl Encoder {
 
     /// Starts a block with the pending dynamic table size updates.
     pub fn begin(&mut self, out: &mut Vec<u8>) {
-        let Some((least, last)) = self.resized.take() else { return };
-        if least < last {
-            integer::encode(least, 5, 0x20, out);
+        let Some((min, last)) = self.resized.take() else { return };
+        if min < last {
+            integer::encode(min, 5, 0x20, out);
         }
         integer::encode(last, 5, 0x20, out);
     }

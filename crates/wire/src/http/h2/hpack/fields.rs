@@ -11,14 +11,14 @@ use crate::http::h2::message::{MalformedHeaders, ParsedHeaders, classify, is_cle
 #[derive(Clone, Default)]
 pub struct Fields {
     bytes: Vec<u8>,
-    ends: Vec<Ends>,
+    end_offsets: Vec<EndOffsets>,
     /// Parsed meaning of the list, computed once for a list that is repeated.
     meaning: OnceLock<Result<ParsedHeaders, MalformedHeaders>>,
 }
 
 /// End offsets of a field's name and value; the field starts where the previous one ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Ends {
+struct EndOffsets {
     name: u32,
     value: u32,
 }
@@ -26,8 +26,12 @@ struct Ends {
 impl Fields {
     /// Creates an empty list with capacity for a typical one of a block of this length.
     pub(crate) fn with_room(block: usize) -> Self {
-        let (bytes, ends) = (256 + (2 * block).min(MAX_ROOM), 12 + (block / 12).min(MAX_ROOM / 32));
-        Self { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(ends), meaning: OnceLock::new() }
+        let (bytes, fields) = (256 + (2 * block).min(MAX_ROOM), 12 + (block / 12).min(MAX_ROOM / 32));
+        Self {
+            bytes: Vec::with_capacity(bytes),
+            end_offsets: Vec::with_capacity(fields),
+            meaning: OnceLock::new(),
+        }
     }
 
     /// Returns the buffer to whose end a field is written: its name, then its value. [`add`](Self::add) or
@@ -36,33 +40,33 @@ impl Fields {
         &mut self.bytes
     }
 
-    /// Ensures room for `more` bytes of at most `most` that will be added: no more than these, and at least twice as much
+    /// Ensures room for `more` bytes of at most `max` that will be added: no more than these, and at least twice as much
     /// as before.
-    pub(super) fn reserve(&mut self, more: usize, most: usize) {
+    pub(super) fn reserve(&mut self, more: usize, max: usize) {
         if more > self.bytes.capacity() - self.bytes.len() {
-            self.grow(more, most);
+            self.grow(more, max);
         }
     }
 
     #[cold]
-    fn grow(&mut self, more: usize, most: usize) {
-        let room = self.bytes.capacity().max(more).min(most.max(more));
+    fn grow(&mut self, more: usize, max: usize) {
+        let room = self.bytes.capacity().max(more).min(max.max(more));
         self.bytes.reserve_exact(room);
     }
 
     /// Adds the field at the end of the buffer, whose name ends at `name`.
     pub(super) fn add(&mut self, name: usize) {
-        self.ends.push(Ends { name: name as u32, value: self.bytes.len() as u32 });
+        self.end_offsets.push(EndOffsets { name: name as u32, value: self.bytes.len() as u32 });
     }
 
     /// Releases room that the list does not need, if it is much.
     pub(super) fn shrink(&mut self) {
-        let (bytes, ends) = (self.bytes.len(), self.ends.len());
+        let (bytes, fields) = (self.bytes.len(), self.end_offsets.len());
         if self.bytes.capacity() > 2 * bytes.max(128) {
             self.bytes.shrink_to_fit();
         }
-        if self.ends.capacity() > 2 * ends.max(8) {
-            self.ends.shrink_to_fit();
+        if self.end_offsets.capacity() > 2 * fields.max(8) {
+            self.end_offsets.shrink_to_fit();
         }
     }
 
@@ -72,14 +76,14 @@ impl Fields {
         self.bytes.extend_from_slice(name);
         let name = self.bytes.len() as u32;
         self.bytes.extend_from_slice(value);
-        self.ends.push(Ends { name, value: self.bytes.len() as u32 });
+        self.end_offsets.push(EndOffsets { name, value: self.bytes.len() as u32 });
     }
 
     /// Iterates over the fields in order of arrival, as name and value.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         let mut start = 0;
-        self.ends.iter().map(move |ends| {
-            let (name, value) = (ends.name as usize, ends.value as usize);
+        self.end_offsets.iter().map(move |end_offsets| {
+            let (name, value) = (end_offsets.name as usize, end_offsets.value as usize);
             let field = (&self.bytes[start..name], &self.bytes[name..value]);
             start = value;
             field
@@ -93,12 +97,12 @@ impl Fields {
 
     /// Returns the number of fields.
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.end_offsets.len()
     }
 
     /// Whether there are no fields.
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.end_offsets.is_empty()
     }
 
     /// Parses the list as the headers of a message or as trailers.
@@ -111,7 +115,7 @@ impl Fields {
     /// Whether the list is worth caching for a repetition. A short block may decode to a very large list, which every
     /// connection would hold as long as it is open.
     pub(crate) fn may_be_kept(&self) -> bool {
-        self.bytes.len() <= Self::LONGEST_KEPT && self.ends.len() <= Self::MAX_KEPT
+        self.bytes.len() <= Self::LONGEST_KEPT && self.end_offsets.len() <= Self::MAX_KEPT
     }
 
     /// Bytes of names and values in the longest list that is cached: as many as the dynamic table may hold.
@@ -122,12 +126,12 @@ impl Fields {
 
     /// Returns the memory footprint in bytes.
     pub(crate) fn footprint(&self) -> usize {
-        size_of::<Self>() + self.bytes.capacity() + self.ends.capacity() * size_of::<Ends>()
+        size_of::<Self>() + self.bytes.capacity() + self.end_offsets.capacity() * size_of::<EndOffsets>()
     }
 
     /// Returns the size as defined for `SETTINGS_MAX_HEADER_LIST_SIZE` (RFC 9113, §6.5.2).
     pub(super) fn size(&self) -> usize {
-        self.bytes.len() + self.ends.len() * OVERHEAD
+        self.bytes.len() + self.end_offsets.len() * OVERHEAD
     }
 }
 
@@ -136,7 +140,7 @@ const MAX_ROOM: usize = 4096;
 
 impl PartialEq for Fields {
     fn eq(&self, other: &Self) -> bool {
-        self.bytes == other.bytes && self.ends == other.ends
+        self.bytes == other.bytes && self.end_offsets == other.end_offsets
     }
 }
 

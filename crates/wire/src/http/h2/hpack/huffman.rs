@@ -31,8 +31,8 @@ pub(super) fn encoded_len(text: &[u8]) -> usize {
 pub(super) struct InvalidHuffman;
 
 /// Returns the length of the longest text of a code as long as this: at most eight bytes come out of five.
-pub(super) fn most_decoded(code: &[u8]) -> usize {
-    code.len() * 8 / SHORTEST
+pub(super) fn max_decoded_len(code: &[u8]) -> usize {
+    code.len() * 8 / MIN_CODE_BITS
 }
 
 /// Returns the length of the text of `code`, without decoding it.
@@ -52,26 +52,27 @@ pub(super) fn decoded_len(code: &[u8]) -> Result<usize, InvalidHuffman> {
     Ok(length + decode_end(code, bit, &mut [0; 16], 0)?)
 }
 
-/// Decodes `code`, whose text has at most `most` bytes, and appends the text. Returns its length. `out` grows by
-/// [`AT_ONCE`] bytes more in between.
-pub(super) fn decode(code: &[u8], most: usize, out: &mut Vec<u8>) -> Result<usize, InvalidHuffman> {
+/// Decodes `code`, whose text has at most `max` bytes, and appends the text. Returns its length. `out` grows by
+/// [`SYMBOLS_PER_LOAD`] bytes more in between.
+pub(super) fn decode(code: &[u8], max: usize, out: &mut Vec<u8>) -> Result<usize, InvalidHuffman> {
     let start = out.len();
-    out.resize(start + most + AT_ONCE, 0);
+    out.resize(start + max + SYMBOLS_PER_LOAD, 0);
     let written = decode_into(code, &mut out[start..]);
     out.truncate(start + written.unwrap_or(0));
     written
 }
 
-/// Decodes `code` into `out`, which has room for the longest possible text and [`AT_ONCE`] bytes more. Returns the
-/// length of the text.
+/// Decodes `code` into `out`, which has room for the longest possible text and [`SYMBOLS_PER_LOAD`] bytes more.
+/// Returns the length of the text.
 fn decode_into(code: &[u8], out: &mut [u8]) -> Result<usize, InvalidHuffman> {
     let (mut bit, mut length) = (0, 0);
     // At least 57 bits follow, whatever the position within the first byte.
     while let Some(bytes) = code.get(bit / 8..).and_then(<[u8]>::first_chunk::<8>) {
         let mut window = u64::from_be_bytes(*bytes) << (bit % 8);
-        let Some(room) = out.get_mut(length..).and_then(<[u8]>::first_chunk_mut::<AT_ONCE>) else { break };
+        let room = out.get_mut(length..).and_then(<[u8]>::first_chunk_mut::<SYMBOLS_PER_LOAD>);
+        let Some(room) = room else { break };
         let mut symbols = 0;
-        for _ in 0..AT_ONCE / 2 {
+        for _ in 0..SYMBOLS_PER_LOAD / 2 {
             let step = Step::at(window);
             (room[symbols], room[symbols + 1]) = (step.first(), step.second());
             symbols += step.symbols();
@@ -121,13 +122,13 @@ fn decode_end(code: &[u8], bit: usize, out: &mut [u8], mut length: usize) -> Res
 }
 
 /// Bits of the shortest code.
-const SHORTEST: usize = 5;
+const MIN_CODE_BITS: usize = 5;
 
 /// Symbols that are decoded from one load of eight bytes: four steps of two, of at most 48 bits.
-pub(super) const AT_ONCE: usize = 8;
+pub(super) const SYMBOLS_PER_LOAD: usize = 8;
 
 /// Bits that a step looks at: two of the most common symbols.
-const LOOKED_AT: u32 = 12;
+const LOOKUP_BITS: u32 = 12;
 
 /// What the next twelve bits begin with: two symbols, one, or the start of a code that is longer. From the lowest bit
 /// on, two symbols of 8 bits each, the bits of both together, the bits of the first, and how many there are.
@@ -137,7 +138,7 @@ struct Step(u32);
 impl Step {
     #[inline(always)]
     fn at(window: u64) -> Self {
-        STEPS[(window >> (64 - LOOKED_AT)) as usize]
+        STEPS[(window >> (64 - LOOKUP_BITS)) as usize]
     }
 
     fn first(self) -> u8 {
@@ -161,15 +162,15 @@ impl Step {
     }
 }
 
-static STEPS: [Step; 1 << LOOKED_AT] = steps();
+static STEPS: [Step; 1 << LOOKUP_BITS] = steps();
 
-const fn steps() -> [Step; 1 << LOOKED_AT] {
-    let mut steps = [Step(0); 1 << LOOKED_AT];
+const fn steps() -> [Step; 1 << LOOKUP_BITS] {
+    let mut steps = [Step(0); 1 << LOOKUP_BITS];
     let mut first = 0;
     while first < CODES.len() {
         let (code, bits) = (CODES[first].0, CODES[first].1 as u32);
-        if bits <= LOOKED_AT {
-            let left = LOOKED_AT - bits;
+        if bits <= LOOKUP_BITS {
+            let left = LOOKUP_BITS - bits;
             let step = Step(first as u32 | bits << 16 | bits << 20 | 1 << 24);
             let from = (code as usize) << left;
             let mut at = from;
@@ -178,7 +179,7 @@ const fn steps() -> [Step; 1 << LOOKED_AT] {
                 at += 1;
             }
             let mut second = 0;
-            while left >= SHORTEST as u32 && second < CODES.len() {
+            while left >= MIN_CODE_BITS as u32 && second < CODES.len() {
                 let (next, more) = (CODES[second].0, CODES[second].1 as u32);
                 if more <= left {
                     let both = first as u32 | (second as u32) << 8;
@@ -221,18 +222,18 @@ static MIDDLE: [(u8, u8); 1 << 9] = codes(15, 24);
 /// Codes of 26 to 30 bits, by the last ten of 30.
 static LONG: [(u8, u8); 1 << 10] = codes(24, 30);
 
-/// Returns the symbol and the bits of the codes with more than `above` bits and at most `most`, by the last bits of the
-/// next `most`.
-const fn codes<const N: usize>(above: u32, most: u32) -> [(u8, u8); N] {
+/// Returns the symbol and the bits of the codes with more than `above` bits and at most `max`, by the last bits of the
+/// next `max`.
+const fn codes<const N: usize>(above: u32, max: u32) -> [(u8, u8); N] {
     let mut codes = [(0, 0); N];
     let mut symbol = 0;
     while symbol < CODES.len() {
         let (code, bits) = CODES[symbol];
         // A symbol with a short code is never looked up, and would take the place of another one.
-        if bits as u32 > above && bits as u32 <= most && bits as u32 > LOOKED_AT {
-            let from = (code as usize) << (most - bits as u32);
+        if bits as u32 > above && bits as u32 <= max && bits as u32 > LOOKUP_BITS {
+            let from = (code as usize) << (max - bits as u32);
             let mut at = from;
-            while at < from + (1 << (most - bits as u32)) {
+            while at < from + (1 << (max - bits as u32)) {
                 codes[at % N] = (symbol as u8, bits);
                 at += 1;
             }
@@ -298,7 +299,7 @@ mod tests {
 
     fn decode_to_vec(code: &[u8]) -> Result<Vec<u8>, InvalidHuffman> {
         let mut out = Vec::new();
-        let length = decode(code, most_decoded(code), &mut out);
+        let length = decode(code, max_decoded_len(code), &mut out);
         assert_eq!(decoded_len(code), length);
         let mut exact = Vec::new();
         decode(code, length?, &mut exact).unwrap();

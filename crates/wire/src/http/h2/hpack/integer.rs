@@ -2,12 +2,12 @@
 
 /// Appends `value` with a prefix of `bits` bits; `flags` are the bits above them.
 pub(super) fn encode(value: usize, bits: u32, flags: u8, out: &mut Vec<u8>) {
-    let most = (1 << bits) - 1;
-    if value < most {
+    let max_prefix_value = (1 << bits) - 1;
+    if value < max_prefix_value {
         return out.push(flags | value as u8);
     }
-    out.push(flags | most as u8);
-    let mut rest = value - most;
+    out.push(flags | max_prefix_value as u8);
+    let mut rest = value - max_prefix_value;
     while rest >= 0x80 {
         out.push(rest as u8 | 0x80);
         rest >>= 7;
@@ -19,9 +19,9 @@ pub(super) fn encode(value: usize, bits: u32, flags: u8, out: &mut Vec<u8>) {
 /// length or index.
 pub(super) fn decode(bytes: &mut &[u8], bits: u32) -> Option<usize> {
     let (&first, mut rest) = bytes.split_first()?;
-    let most = (1 << bits) - 1;
-    let mut value = usize::from(first) & most;
-    if value == most {
+    let max_prefix_value = (1 << bits) - 1;
+    let mut value = usize::from(first) & max_prefix_value;
+    if value == max_prefix_value {
         for shift in [0, 7, 14, 21] {
             let (&byte, behind) = rest.split_first()?;
             rest = behind;

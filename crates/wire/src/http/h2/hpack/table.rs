@@ -191,7 +191,7 @@ impl DynamicTable {
         self.remove_evicted();
         let needed = 2 * (self.bytes.len() + length);
         if needed > self.bytes.capacity() {
-            let room = needed.next_power_of_two().max(LEAST).min(2 * self.limit);
+            let room = needed.next_power_of_two().max(MIN_CAPACITY).min(2 * self.limit);
             self.bytes.reserve_exact(room - self.bytes.len());
         }
     }
@@ -214,12 +214,12 @@ impl DynamicTable {
     /// Returns the most memory that a table takes whose limit is not above `limit`.
     pub(super) const fn max_footprint(limit: usize) -> usize {
         let entries = limit / OVERHEAD;
-        2 * limit + LEAST + (2 * entries + 4) * size_of::<Entry>()
+        2 * limit + MIN_CAPACITY + (2 * entries + 4) * size_of::<Entry>()
     }
 }
 
 /// Least room of the buffer: a few fields.
-const LEAST: usize = 256;
+const MIN_CAPACITY: usize = 256;
 
 /// RFC 7541, Appendix A.
 const FIELDS: [(&str, &str); STATIC] = [
@@ -366,8 +366,8 @@ mod tests {
                 assert!(ages.map(|age| table.get(age)).eq(want), "round {round} of {limit}");
                 let found = table.find(&name, &value, round as u64);
                 assert_eq!(found, (!model.entries.is_empty()).then_some(0));
-                let most = DynamicTable::max_footprint(limit);
-                assert!(table.footprint() <= most, "{} bytes", table.footprint());
+                let max = DynamicTable::max_footprint(limit);
+                assert!(table.footprint() <= max, "{} bytes", table.footprint());
             }
         }
     }

@@ -506,13 +506,13 @@ fn long_frame_of_an_unknown_type_is_ignored_without_being_buffered() {
     const UNKNOWN: u8 = 0xfa;
     let mut spoken = busy();
     spoken.receive(&header_of(1 << 20, UNKNOWN, 0)).unwrap();
-    assert!(spoken.server.mid_message(), "its end has a time limit");
+    assert!(spoken.server.is_mid_message(), "its end has a time limit");
     for part in [1, 16_384, (1 << 20) - 16_385] {
-        assert!(spoken.server.mid_message());
+        assert!(spoken.server.is_mid_message());
         spoken.receive(&vec![0xff; part]).unwrap();
         assert!(spoken.inbox.is_empty(), "{} bytes", spoken.inbox.len());
     }
-    assert!(!spoken.server.mid_message());
+    assert!(!spoken.server.is_mid_message());
     spoken.receive(&frame_of(frame::PING, 0, 0, b"12345678")).unwrap();
     assert!(spoken.sent().iter().any(|sent| sent.kind == frame::PING && sent.flags == frame::ACK));
 }

@@ -253,11 +253,11 @@ fn padding_without_data_is_credited_to_the_window() {
 #[test]
 fn header_block_is_mid_message_until_its_last_frame() {
     let mut spoken = spoken();
-    assert!(!spoken.server.mid_message());
+    assert!(!spoken.server.is_mid_message());
     spoken.receive(&frame_of(frame::HEADERS, frame::END_STREAM, 1, &block(&[]))).unwrap();
-    assert!(spoken.inbox.is_empty() && spoken.server.mid_message());
+    assert!(spoken.inbox.is_empty() && spoken.server.is_mid_message());
     spoken.receive(&frame_of(frame::CONTINUATION, frame::END_HEADERS, 1, &[])).unwrap();
-    assert!(!spoken.server.mid_message());
+    assert!(!spoken.server.is_mid_message());
 }
 
 #[test]
@@ -265,10 +265,10 @@ fn connection_is_mid_message_until_the_settings_arrive() {
     let mut server: Connection = Connection::server(Arc::default());
     let (mut inbox, mut out) = (BytesMut::from(PREFACE), Outbox::new());
     assert_eq!(server.next_event(&mut inbox, &mut out), Ok(None));
-    assert!(inbox.is_empty() && server.mid_message());
+    assert!(inbox.is_empty() && server.is_mid_message());
     inbox.extend_from_slice(&frame_of(frame::SETTINGS, 0, 0, &[]));
     assert_eq!(server.next_event(&mut inbox, &mut out), Ok(None));
-    assert!(!server.mid_message());
+    assert!(!server.is_mid_message());
 }
 
 #[test]

@@ -84,7 +84,7 @@ pub(super) struct Pieces {
 }
 
 /// Maximum number of unconsumed bytes of a body.
-const UNTAKEN: usize = 64 << 10;
+const MAX_UNCONSUMED: usize = 64 << 10;
 
 impl Pieces {
     /// Returns the number of buffered bytes.
@@ -169,7 +169,7 @@ impl Server {
                 self.reading = Reading::Head;
                 return Step::End(id);
             }
-            if pieces.unconsumed > UNTAKEN {
+            if pieces.unconsumed > MAX_UNCONSUMED {
                 return self.wait_for_reply();
             }
             match pieces.rest.pull(inbox, self.config.limits.header) {
@@ -297,7 +297,7 @@ impl Server {
         match passing.body {
             Some(Body::Chunks) if is_whole => {
                 out.extend_from_slice(b"0\r\n");
-                for (name, value) in exchange::clean(trailers) {
+                for (name, value) in exchange::end_to_end_fields(trailers) {
                     field::field(out.buffer(), name, value);
                 }
                 out.extend_from_slice(b"\r\n");

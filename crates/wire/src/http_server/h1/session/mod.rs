@@ -223,9 +223,9 @@ impl session::server::Ticket for Ticket {
     fn not_found_failure(&self, call: &Call<'_>, missing: NotFound) -> Status {
         match &self.form {
             Form::Web(dialect) => dialect.not_found(call, missing),
-            Form::Http(form) => form.unknown(call, missing),
-            Form::Exchange => answer::unknown(call, missing),
-            Form::Entry(_) | Form::Nothing => answer::unknown_to_rpcx(call, missing),
+            Form::Http(form) => form.not_found(call, missing),
+            Form::Exchange => answer::not_found(call, missing),
+            Form::Entry(_) | Form::Nothing => answer::not_found_in_rpcx(call, missing),
         }
     }
 
@@ -425,9 +425,9 @@ impl Server {
         {
             return self.emit_head(out);
         }
-        let most = partial.request.max_body(limits.message);
+        let max_body = partial.request.max_body(limits.message);
         let is_long = match partial.request.body_length {
-            BodyLength::Fixed(length) => length > most,
+            BodyLength::Fixed(length) => length > max_body,
             BodyLength::Chunked | BodyLength::UntilClose => false,
         };
         if is_long && partial.decision == BodyDecision::Accepted {
@@ -439,12 +439,12 @@ impl Server {
             // Its messages are checked once the body exceeds the limit of one message.
             BodyLength::Chunked if partial.request.uses_web_dialect() => {
                 let read = partial.chunked.read(inbox, usize::MAX, limits.header);
-                if partial.chunked.held() > most && partial.decision == BodyDecision::Accepted {
+                if partial.chunked.held() > max_body && partial.decision == BodyDecision::Accepted {
                     return self.begin_piecewise(out);
                 }
                 read
             }
-            BodyLength::Chunked => partial.chunked.read(inbox, most, limits.header),
+            BodyLength::Chunked => partial.chunked.read(inbox, max_body, limits.header),
         };
         match body {
             Ok(None) if partial.decision == BodyDecision::No => self.emit_head(out),

@@ -393,7 +393,7 @@ fn json_rpc_round_trips() {
 
     let call = Call::new("", "f", JSON, Bytes::new());
     let (_, reply) = sole_reply(pair.call(CallId(10), &call, |call| {
-        Reply::failure(crate::http::mapping::answer::unknown_to_rpcx(call, NotFound::Method))
+        Reply::failure(crate::http::mapping::answer::not_found_in_rpcx(call, NotFound::Method))
     }));
     let status = reply.result.expect_err("a failure");
     assert_eq!((status.code(), status.message()), (Code::Unimplemented, "rpcx: can't find method f"));

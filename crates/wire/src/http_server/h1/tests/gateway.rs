@@ -7,7 +7,7 @@ use polyrpc_core::{Compression, Credential, Format, Json};
 use polyrpc_payload::compress;
 
 use super::*;
-use crate::http::mapping::answer::unknown_to_rpcx;
+use crate::http::mapping::answer::not_found_in_rpcx;
 
 fn request(fields: &str, body: &str) -> String {
     format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())
@@ -152,6 +152,6 @@ fn failure_text_cannot_break_its_header_line() {
     let response = answer(&text, failing(Status::unknown("a\r\nb\0c")));
     assert_eq!((response.status, response.field("x-rpcx-errormessage")), (500, Some("a  b c")));
     let (call, _) = TestConnection::new().send(text).call().expect("a call");
-    assert_eq!(unknown_to_rpcx(&call, NotFound::Service).message(), "rpcx: can't find service Arith");
-    assert_eq!(unknown_to_rpcx(&call, NotFound::Method).message(), "rpcx: can't find method Mul");
+    assert_eq!(not_found_in_rpcx(&call, NotFound::Service).message(), "rpcx: can't find service Arith");
+    assert_eq!(not_found_in_rpcx(&call, NotFound::Method).message(), "rpcx: can't find method Mul");
 }

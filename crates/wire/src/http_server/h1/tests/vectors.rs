@@ -6,7 +6,7 @@ use polyrpc_core::{Format, Json};
 use serde_json::Value;
 
 use super::*;
-use crate::http::mapping::answer::unknown_to_rpcx;
+use crate::http::mapping::answer::not_found_in_rpcx;
 
 fn file(path: &str) -> Vec<u8> {
     let path = format!("{}/vectors/{path}", env!("CARGO_MANIFEST_DIR"));
@@ -139,8 +139,8 @@ fn arith(call: &Call<'_>) -> Reply {
             reply
         }
         ("Arith", "Error") => Reply::failure(Status::unknown("boom")),
-        ("Arith", _) => Reply::failure(unknown_to_rpcx(call, NotFound::Method)),
-        _ => Reply::failure(unknown_to_rpcx(call, NotFound::Service)),
+        ("Arith", _) => Reply::failure(not_found_in_rpcx(call, NotFound::Method)),
+        _ => Reply::failure(not_found_in_rpcx(call, NotFound::Service)),
     }
 }
 

@@ -5,7 +5,7 @@ use polyrpc_core::session::ServerEvent;
 use polyrpc_core::{Call, Compression, Credential, Format, Head, Message, Metadata, Outbox, Reply, Status};
 
 use super::fallback_request::{ActiveExchange, Pieces};
-use super::http::{Block, Calls, Incoming, OwedResponse, ResponseContext};
+use super::http::{Block, Calls, Incoming, PendingResponse, ResponseContext};
 use super::{CallEvent, id};
 use crate::http::h2::ErrorCode;
 use crate::http::h2::hpack::{Fields, Indexing, stateless_field};
@@ -61,7 +61,7 @@ impl Server {
             credential: Credential::Call(request.authorization),
             ..Call::new("", "", Format::Raw, Bytes::new())
         };
-        let ticket = Ticket::of_http(stream, OwedResponse::from_exchange(responding));
+        let ticket = Ticket::of_http(stream, PendingResponse::from_exchange(responding));
         Some(CallEvent::Exchange(Box::new((call, ticket))))
     }
 
@@ -148,7 +148,7 @@ impl Server {
     pub(super) fn finish_exchange(
         &mut self,
         stream: u32,
-        response_form: &OwedResponse,
+        response_form: &PendingResponse,
         result: Result<(), Status>,
         trailers: &Metadata,
         out: &mut Outbox,
@@ -164,7 +164,7 @@ impl Server {
             Ok(()) if trailers.is_empty() => self.http.data(stream, &[], Bytes::new(), true, out),
             Ok(()) => {
                 let mut block = Vec::new();
-                for (name, value) in exchange::clean(trailers) {
+                for (name, value) in exchange::end_to_end_fields(trailers) {
                     let name = name.to_ascii_lowercase();
                     stateless_field(name.as_bytes(), value, Indexing::Unlikely, &mut block);
                 }

@@ -20,8 +20,8 @@ use crate::grpc::request::Request;
 pub(super) struct HeldRequest {
     pub(super) stream: u32,
     pub(super) request: Arc<Request>,
-    /// The method takes one message.
-    pub(super) takes_one: bool,
+    /// The method's request is a single message.
+    pub(super) has_unary_request: bool,
     /// The first piece of its message, as received.
     first: Bytes,
     /// All received bytes of its message, in memory of its own.
@@ -30,7 +30,7 @@ pub(super) struct HeldRequest {
 }
 
 /// Maximum size of a message that is held. Longer ones arrive in several frames anyway.
-const MOST: usize = 16 << 10;
+const MAX_HELD_MESSAGE: usize = 16 << 10;
 
 impl HeldRequest {
     /// Returns the received part of its message, and the timer of that.
@@ -47,7 +47,8 @@ impl HeldRequest {
     /// Adds a piece. Returns `false`, and adds nothing, if waiting for the rest is useless.
     fn add(&mut self, piece: &Bytes, limit: usize) -> bool {
         let has = self.held();
-        if !self.takes_one || self.request.dialect == Dialect::WebText || has + piece.len() > MOST {
+        let is_web_text = self.request.dialect == Dialect::WebText;
+        if !self.has_unary_request || is_web_text || has + piece.len() > MAX_HELD_MESSAGE {
             return false;
         }
         if has == 0 {
@@ -57,7 +58,7 @@ impl HeldRequest {
             self.gathered.extend_from_slice(piece);
         }
         let body = if self.first.is_empty() { &self.gathered[..] } else { &self.first[..] };
-        if self.request.dialect.has_bare_request() || frame::may_be_sole(body, limit.min(MOST)) {
+        if self.request.dialect.has_bare_request() || frame::may_be_sole(body, limit.min(MAX_HELD_MESSAGE)) {
             self.clock.receive(piece.len());
             return true;
         }
@@ -89,15 +90,15 @@ pub(in crate::http_server::h2) struct HeldRequests {
 
 /// Maximum time to hold an incomplete call before it is opened. With a longer one, nothing could answer the call when
 /// it times out.
-const WAIT: Duration = Duration::from_millis(500);
+const MAX_WAIT: Duration = Duration::from_millis(500);
 
 impl HeldRequests {
-    pub(super) fn push(&mut self, stream: u32, request: Arc<Request>, takes_one: bool) {
+    pub(super) fn push(&mut self, stream: u32, request: Arc<Request>, has_unary_request: bool) {
         self.held += request.metadata.footprint();
         self.parts.push_back(HeldRequest {
             stream,
             request,
-            takes_one,
+            has_unary_request,
             first: Bytes::new(),
             gathered: BytesMut::new(),
             clock: Clock::default(),
@@ -128,7 +129,7 @@ impl HeldRequests {
     /// Called when the input is drained: returns the first request that must not be held any longer.
     pub(super) fn next(&mut self) -> Option<HeldRequest> {
         let at = match self.overdue.min(self.parts.len()) {
-            0 => self.parts.iter().position(|part| !part.takes_one)?,
+            0 => self.parts.iter().position(|part| !part.has_unary_request)?,
             overdue => {
                 self.overdue = overdue - 1;
                 0
@@ -145,7 +146,7 @@ impl HeldRequests {
         }
         if self.parts.is_empty() {
             self.since = None;
-        } else if now.saturating_sub(*self.since.get_or_insert(now)) >= WAIT {
+        } else if now.saturating_sub(*self.since.get_or_insert(now)) >= MAX_WAIT {
             self.overdue = self.parts.len();
             self.since = Some(now);
         }

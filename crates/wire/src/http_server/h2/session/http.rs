@@ -176,22 +176,22 @@ pub(super) struct Head {
 
 /// Form of the response to a call.
 #[derive(Debug)]
-pub(super) struct OwedResponse {
+pub(super) struct PendingResponse {
     form: ResponseReader,
     responding: ResponseContext,
 }
 
-impl OwedResponse {
+impl PendingResponse {
     pub(super) fn may_be_empty(&self) -> bool {
         matches!(&self.form, ResponseReader::Response(form) if form.may_be_empty())
     }
 
     /// Returns the failure of a call to a service or method that does not exist.
-    pub(super) fn unknown(&self, call: &Call<'_>, missing: NotFound) -> Status {
+    pub(super) fn not_found(&self, call: &Call<'_>, missing: NotFound) -> Status {
         match &self.form {
-            ResponseReader::Response(form) => form.unknown(call, missing),
-            ResponseReader::Exchange => answer::unknown(call, missing),
-            ResponseReader::Entry(_) | ResponseReader::Nothing => answer::unknown_to_rpcx(call, missing),
+            ResponseReader::Response(form) => form.not_found(call, missing),
+            ResponseReader::Exchange => answer::not_found(call, missing),
+            ResponseReader::Entry(_) | ResponseReader::Nothing => answer::not_found_in_rpcx(call, missing),
         }
     }
 
@@ -522,11 +522,11 @@ impl Server {
     pub(super) fn http_reply(
         &mut self,
         stream: u32,
-        response_form: OwedResponse,
+        response_form: PendingResponse,
         reply: Reply,
         out: &mut Outbox,
     ) {
-        let OwedResponse { form, responding } = response_form;
+        let PendingResponse { form, responding } = response_form;
         match form {
             ResponseReader::Response(form) => {
                 self.respond(stream, &responding, out, |config, head| form.answer(reply, config, head));
@@ -544,16 +544,18 @@ impl Server {
     pub(super) fn http_refuse(
         &mut self,
         stream: u32,
-        response_form: OwedResponse,
+        response_form: PendingResponse,
         status: Status,
         out: &mut Outbox,
     ) {
-        let OwedResponse { form, responding } = response_form;
+        let PendingResponse { form, responding } = response_form;
         match form {
             ResponseReader::Response(form) => {
                 self.respond(stream, &responding, out, |config, head| form.refuse(status, config, head));
             }
-            form => self.http_reply(stream, OwedResponse { form, responding }, Reply::failure(status), out),
+            form => {
+                self.http_reply(stream, PendingResponse { form, responding }, Reply::failure(status), out);
+            }
         }
     }
 
@@ -614,7 +616,7 @@ fn call_event(
     form: ResponseReader,
     responding: ResponseContext,
 ) -> CallEvent {
-    CallEvent::Http(Box::new((call, Ticket::of_http(stream, OwedResponse { form, responding }))))
+    CallEvent::Http(Box::new((call, Ticket::of_http(stream, PendingResponse { form, responding }))))
 }
 
 /// Fields of a malformed request that determine the form of its response.

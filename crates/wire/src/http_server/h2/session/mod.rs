@@ -25,7 +25,7 @@ use self::clock::Clock;
 use self::head_cache::HeadCache;
 use self::held_requests::{HeldRequest, HeldRequests};
 use self::http::Head as HttpHead;
-use self::http::{Calls, OwedResponse};
+use self::http::{Calls, PendingResponse};
 use self::open_requests::OpenRequests;
 use self::web::WebResponse;
 use super::Methods;
@@ -106,8 +106,8 @@ impl Incoming {
     /// a call, it is.
     fn is_incomplete(&self) -> bool {
         match self {
-            Self::Messages(Messages { messages, takes_one, .. }) => {
-                !messages.has_ended() && (*takes_one || messages.held() > 0)
+            Self::Messages(Messages { messages, has_unary_request, .. }) => {
+                !messages.has_ended() && (*has_unary_request || messages.held() > 0)
             }
             Self::Http(incoming) => incoming.is_incomplete(),
         }
@@ -128,7 +128,7 @@ pub(super) struct Messages {
     /// Bytes of an incomplete message already credited to the peer.
     advanced: usize,
     /// The method takes one message.
-    takes_one: bool,
+    has_unary_request: bool,
     /// Timer of the next message.
     clock: Clock,
 }
@@ -148,7 +148,7 @@ enum Form {
     /// The call's dialect has a framing of its own.
     Framed(&'static dyn Framing),
     /// The request is not one of gRPC.
-    Http(OwedResponse),
+    Http(PendingResponse),
 }
 
 impl Ticket {
@@ -162,12 +162,12 @@ impl Ticket {
     }
 
     /// Creates the ticket of a request other than gRPC.
-    fn of_http(stream: u32, response: OwedResponse) -> Self {
+    fn of_http(stream: u32, response: PendingResponse) -> Self {
         Self { stream, form: Some(Box::new(Form::Http(response))) }
     }
 
     /// Returns what a response to a request other than gRPC needs.
-    fn http(&self) -> Option<&OwedResponse> {
+    fn http(&self) -> Option<&PendingResponse> {
         match self.form.as_deref() {
             Some(Form::Http(response)) => Some(response),
             Some(Form::Framed(_)) | None => None,
@@ -178,9 +178,9 @@ impl Ticket {
 impl session::server::Ticket for Ticket {
     fn not_found_failure(&self, call: &Call<'_>, missing: NotFound) -> Status {
         match self.form.as_deref() {
-            None => status::unknown(call, missing),
+            None => status::not_found(call, missing),
             Some(Form::Framed(framing)) => framing.not_found(call, missing),
-            Some(Form::Http(response)) => response.unknown(call, missing),
+            Some(Form::Http(response)) => response.not_found(call, missing),
         }
     }
 
@@ -196,15 +196,15 @@ impl session::server::Ticket for Ticket {
 
     /// An empty gRPC message is valid in every format (brpc `policy/http_rpc_protocol.cpp`).
     fn may_be_empty(&self) -> bool {
-        self.http().is_none_or(OwedResponse::may_be_empty)
+        self.http().is_none_or(PendingResponse::may_be_empty)
     }
 
     fn body_conversion(&self) -> Option<BodyConversion> {
-        self.http().and_then(OwedResponse::body_conversion)
+        self.http().and_then(PendingResponse::body_conversion)
     }
 
     fn carrier(&self) -> Carrier {
-        self.http().map_or(Carrier::Grpc, OwedResponse::carrier)
+        self.http().map_or(Carrier::Grpc, PendingResponse::carrier)
     }
 
     fn stream(&self) -> Option<StreamId> {
@@ -217,7 +217,7 @@ impl session::server::Ticket for Ticket {
     }
 
     fn is_exchange(&self) -> bool {
-        self.http().is_some_and(OwedResponse::is_exchange)
+        self.http().is_some_and(PendingResponse::is_exchange)
     }
 }
 
@@ -522,7 +522,7 @@ impl session::server::Streaming<Ticket> for Server {
 
 impl session::server::Housekeeping for Server {
     fn incomplete(&self, inbox: &BytesMut) -> Option<Incomplete> {
-        (!inbox.is_empty() || self.http.mid_message()).then_some(Incomplete::Message)
+        (!inbox.is_empty() || self.http.is_mid_message()).then_some(Incomplete::Message)
     }
 
     fn buffered(&self) -> usize {
@@ -622,8 +622,8 @@ impl Server {
             h2::Event::Headers { stream, fields, end } => match self.request(&fields) {
                 Ok(request) if end => self.handle_whole_request(stream, request, Bytes::new()),
                 Ok(request) => {
-                    let takes_one = self.takes_one(&request);
-                    self.parts.push(stream, request, takes_one);
+                    let has_unary_request = self.has_unary_request(&request);
+                    self.parts.push(stream, request, has_unary_request);
                     CallEvent::Nothing
                 }
                 Err(unfit) => self.handle_other(stream, &fields, unfit, Bytes::new(), end, out),
@@ -672,7 +672,7 @@ impl Server {
             Ok(request) => request,
             Err(unfit) => self.parse_framed_call(fields).ok_or(unfit)?,
         };
-        request.takes_one |= self.config.methods.has(&request.service, &request.method);
+        request.has_unary_request |= self.config.methods.has(&request.service, &request.method);
         let request = Arc::new(request);
         self.recent.add(fields, &request);
         Ok(request)
@@ -680,9 +680,9 @@ impl Server {
 
     /// Returns whether a call takes one message, as far as is known. What others know may change, so that it is not
     /// remembered with the head.
-    fn takes_one(&self, request: &Request) -> bool {
-        let Request { service, method, metadata, takes_one, .. } = request;
-        *takes_one || self.config.methods.others_take_one(service, method, metadata)
+    fn has_unary_request(&self, request: &Request) -> bool {
+        let Request { service, method, metadata, has_unary_request, .. } = request;
+        *has_unary_request || self.config.methods.has_dynamic_unary_request(service, method, metadata)
     }
 
     /// Returns the call that a head describes in a dialect with a framing of its own.
@@ -696,7 +696,7 @@ impl Server {
         match request.single_message(&mut body, self.config.limits.message) {
             Some(framed) => CallEvent::Call(stream, request, framed),
             None => {
-                let state = (request.takes_one, Clock::default());
+                let state = (request.has_unary_request, Clock::default());
                 self.open_streaming(stream, request, [body, Bytes::new()], true, state)
             }
         }
@@ -704,13 +704,13 @@ impl Server {
 
     /// Handles a further piece of a held request, or the end of its holding time.
     fn handle_held(&mut self, part: HeldRequest, piece: Bytes, ended: bool, out: &mut Outbox) -> CallEvent {
-        let takes_one = part.takes_one;
+        let has_unary_request = part.has_unary_request;
         let (stream, request, body, clock) = part.into_body();
         let length = body.len() + piece.len();
         let found = match ended {
             true if piece.is_empty() => self.handle_whole_request(stream, request, body),
             true if body.is_empty() => self.handle_whole_request(stream, request, piece),
-            _ => self.open_streaming(stream, request, [body, piece], ended, (takes_one, clock)),
+            _ => self.open_streaming(stream, request, [body, piece], ended, (has_unary_request, clock)),
         };
         // Buffered bytes are credited when their message is consumed.
         let kept = self.open.get(stream).map_or(0, Incoming::held);
@@ -725,7 +725,7 @@ impl Server {
         request: Arc<Request>,
         pieces: [Bytes; 2],
         ended: bool,
-        (takes_one, clock): (bool, Clock),
+        (has_unary_request, clock): (bool, Clock),
     ) -> CallEvent {
         let mut messages = incoming::Incoming::new(request.dialect, request.compression);
         for piece in pieces {
@@ -734,7 +734,7 @@ impl Server {
         if ended {
             messages.end();
         }
-        let incoming = Messages { messages, advanced: 0, takes_one, clock };
+        let incoming = Messages { messages, advanced: 0, has_unary_request, clock };
         self.open.insert(stream, Incoming::Messages(incoming));
         self.taking = Some(stream);
         CallEvent::Open(stream, request)

@@ -370,8 +370,8 @@ pub(super) fn with_unary_method() -> Both {
 #[derive(Debug, Default)]
 struct Changing(AtomicBool);
 
-impl OtherMethods for Changing {
-    fn takes_one(&self, service: &str, method: &str, _: &Metadata) -> bool {
+impl DynamicMethods for Changing {
+    fn has_unary_request(&self, service: &str, method: &str, _: &Metadata) -> bool {
         (service, method) == ("example.EchoService", "Echo") && !self.0.load(Ordering::Relaxed)
     }
 }
@@ -379,7 +379,7 @@ impl OtherMethods for Changing {
 #[test]
 fn others_are_asked_for_each_call_whether_it_takes_one_message() {
     let (others, mut methods) = (Arc::new(Changing::default()), Methods::default());
-    methods.set_others(others.clone());
+    methods.set_dynamic(others.clone());
     let mut both = Both::with_methods(methods);
     both.open(1);
     assert_eq!(both.recorded(), [""; 0]);

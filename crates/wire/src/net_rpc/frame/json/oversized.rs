@@ -5,7 +5,7 @@ use bytes::{Buf, BytesMut};
 use super::extent::State;
 use crate::oversized::MAX_DISCARDED;
 
-/// An incomplete object that exceeds the limit, of which its members are kept. Long values become empty ones: `""`,
+/// An incomplete object that exceeds the limit. Its members are kept. Long values become empty ones: `""`,
 /// `[]`, `{}`.
 #[derive(Debug)]
 pub(super) struct OversizedObject {

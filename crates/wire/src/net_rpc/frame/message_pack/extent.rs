@@ -25,9 +25,9 @@ impl Extent {
             let Some(piece) = Piece::parse(rest)? else { break };
             // Every value takes at least one byte, so that counts are bounded by the limit, too.
             let end = self.at.saturating_add(piece.length);
-            let least = end.saturating_add(missing_values - 1).saturating_add(piece.values);
-            if least > limit {
-                return Err(Violation::message_too_large(least, limit));
+            let min = end.saturating_add(missing_values - 1).saturating_add(piece.values);
+            if min > limit {
+                return Err(Violation::message_too_large(min, limit));
             }
             if piece.length > rest.len() {
                 self.wanted = end;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// The recorded calls of one window.
 #[derive(Debug)]
-pub(crate) struct Laps {
+pub(crate) struct LatencyRecorder {
     histogram: Histogram<u64>,
     start: Instant,
     until: Instant,
@@ -19,7 +19,7 @@ pub(crate) struct Laps {
     errors: u64,
 }
 
-impl Laps {
+impl LatencyRecorder {
     /// A window that starts now.
     pub(crate) fn start(window: Duration) -> Self {
         // From 1 ns to 60 s with three digits.
@@ -34,7 +34,7 @@ impl Laps {
     }
 
     /// Whether a call may still start at `now`.
-    pub(crate) fn open_at(&self, now: Instant) -> bool {
+    pub(crate) fn is_open_at(&self, now: Instant) -> bool {
         now < self.until
     }
 
@@ -65,15 +65,15 @@ impl Laps {
     }
 }
 
-/// Laps shared by many callers. On one thread the lock is never contended; threads hold it for some ten
+/// A recorder shared by many callers. On one thread the lock is never contended; threads hold it for some ten
 /// nanoseconds per call.
 #[derive(Clone, Debug)]
-pub(crate) struct SharedLaps(Arc<Mutex<Laps>>);
+pub(crate) struct SharedLatencyRecorder(Arc<Mutex<LatencyRecorder>>);
 
-impl SharedLaps {
+impl SharedLatencyRecorder {
     /// A window that starts now.
     pub(crate) fn start(window: Duration) -> Self {
-        Self(Arc::new(Mutex::new(Laps::start(window))))
+        Self(Arc::new(Mutex::new(LatencyRecorder::start(window))))
     }
 
     /// Start of the window and of the first calls.
@@ -82,26 +82,26 @@ impl SharedLaps {
     }
 
     /// Whether a call may still start at `now`.
-    pub(crate) fn open_at(&self, now: Instant) -> bool {
-        self.lock().open_at(now)
+    pub(crate) fn is_open_at(&self, now: Instant) -> bool {
+        self.lock().is_open_at(now)
     }
 
     /// Counts a call that ended now, and returns the time.
-    pub(crate) fn note(&self, began: Instant, right: bool) -> Instant {
+    pub(crate) fn record_call(&self, began: Instant, is_right: bool) -> Instant {
         let ended = Instant::now();
-        let mut laps = self.lock();
-        laps.record(began, ended, 1);
-        laps.record_errors(u64::from(!right));
+        let mut latencies = self.lock();
+        latencies.record(began, ended, 1);
+        latencies.record_errors(u64::from(!is_right));
         ended
     }
 
     /// Result of the window, after every caller has ended.
     pub(crate) fn finish(self) -> Tally {
-        let laps = Arc::into_inner(self.0).expect("every caller has ended");
-        laps.into_inner().unwrap_or_else(PoisonError::into_inner).finish()
+        let latencies = Arc::into_inner(self.0).expect("every caller has ended");
+        latencies.into_inner().unwrap_or_else(PoisonError::into_inner).finish()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Laps> {
+    fn lock(&self) -> MutexGuard<'_, LatencyRecorder> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -129,14 +129,14 @@ mod tests {
 
     #[test]
     fn tally_counts_every_call_and_elapses_until_the_last() {
-        let mut laps = Laps::start(Duration::from_millis(5));
-        let start = laps.started();
-        laps.record(start, start + Duration::from_micros(10), 98);
-        laps.record(start, start + Duration::from_millis(7), 2);
-        laps.record_errors(1);
-        assert!(!laps.open_at(start + Duration::from_millis(5)));
+        let mut latencies = LatencyRecorder::start(Duration::from_millis(5));
+        let start = latencies.started();
+        latencies.record(start, start + Duration::from_micros(10), 98);
+        latencies.record(start, start + Duration::from_millis(7), 2);
+        latencies.record_errors(1);
+        assert!(!latencies.is_open_at(start + Duration::from_millis(5)));
 
-        let tally = laps.finish();
+        let tally = latencies.finish();
         assert_eq!((tally.calls, tally.errors, tally.elapsed_ns), (100, 1, 7_000_000));
         assert_eq!(tally.p50_ns / 10, 1_000);
         assert!(tally.p99_ns >= 7_000_000 && tally.max_ns >= 7_000_000);

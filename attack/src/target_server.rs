@@ -47,36 +47,37 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// For attacks that need no server.
-    pub(crate) fn nowhere() -> Self {
-        let none = String::new;
+    /// Empty addresses, for attacks that need no server.
+    pub(crate) fn none() -> Self {
+        let empty = String::new;
         Self {
-            open: none(),
-            guarded: none(),
+            open: empty(),
+            guarded: empty(),
             unix: PathBuf::new(),
-            tls: none(),
-            kcp: none(),
-            quic: none(),
-            admin: none(),
-            certificate: none(),
+            tls: empty(),
+            kcp: empty(),
+            quic: empty(),
+            admin: empty(),
+            certificate: empty(),
             entries: 0,
         }
     }
 
-    /// Reports the addresses to the parent, and waits until the process must end. Returns whether that was by SIGTERM.
-    pub(crate) async fn announce_until_the_end(&self) -> io::Result<bool> {
+    /// Prints the addresses for the parent process, and waits for SIGTERM (returns `true`) or for the end of standard
+    /// input (returns `false`).
+    pub(crate) async fn announce_and_wait(&self) -> io::Result<bool> {
         println!("{}", serde_json::to_string(self)?);
         io::stdout().flush()?;
         let mut terminated = signal(SignalKind::terminate())?;
         Ok(tokio::select! {
             _ = terminated.recv() => true,
-            _ = wait_until_abandoned() => false,
+            _ = wait_for_parent_exit() => false,
         })
     }
 }
 
-/// Of the 512 fields of a head, some are not metadata.
-const ENTRIES: usize = 500;
+/// A head has at most 512 fields, some of which are not metadata.
+const MIN_METADATA_ENTRIES: usize = 500;
 
 /// Grace period of calls after SIGTERM.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
@@ -113,9 +114,9 @@ pub(crate) async fn serve(options: &Options) -> io::Result<()> {
         .map_err(|_| io::Error::other("the server listens at six addresses"))?;
     let admin = address_text(operator.address());
     let certificate = certificate.certificate;
-    let (socket_path, entries) = (unix.clone(), ENTRIES);
+    let (socket_path, entries) = (unix.clone(), MIN_METADATA_ENTRIES);
     let target = Target { open, guarded, unix: socket_path, tls, kcp, quic, admin, certificate, entries };
-    if target.announce_until_the_end().await? {
+    if target.announce_and_wait().await? {
         running.shutdown(GRACE).await;
     }
     let _ = std::fs::remove_file(unix);
@@ -132,14 +133,14 @@ async fn publish(publisher: Publisher) {
     }
 }
 
-/// Completes when standard input closes: the parent has exited, or does not need the server any more.
-async fn wait_until_abandoned() {
-    let (tell, told) = oneshot::channel();
+/// Waits until standard input closes, since the parent has exited or no longer needs the server.
+async fn wait_for_parent_exit() {
+    let (sender, receiver) = oneshot::channel();
     std::thread::spawn(move || {
         let _ = io::stdin().read_to_end(&mut Vec::new());
-        let _ = tell.send(());
+        let _ = sender.send(());
     });
-    let _ = told.await;
+    let _ = receiver.await;
 }
 
 pub(crate) fn address_text(address: &Address) -> String {
@@ -170,23 +171,23 @@ impl Certificate {
     }
 }
 
-/// Handle of the server's process, or of the sink's. Dropping it kills the process.
+/// Handle of the process under attack: a server, a gateway or the sink. Dropping it kills the process.
 #[derive(Debug)]
-pub(crate) struct Victim {
+pub(crate) struct TargetProcess {
     child: Child,
     /// The server runs while this is open.
     _stdin: ChildStdin,
     pub(crate) target: Target,
 }
 
-impl Victim {
+impl TargetProcess {
     pub(crate) fn start(profile: Profile) -> io::Result<Self> {
-        Self::start_as(&["victim", "--profile", profile.pick("full", "short")])
+        Self::start_as(&["target-server", "--profile", profile.pick("full", "short")])
     }
 
     /// Starts a server for a gateway.
     pub(crate) fn start_upstream() -> io::Result<Self> {
-        Self::start_as(&["victim", "--profile", "upstream"])
+        Self::start_as(&["target-server", "--profile", "upstream"])
     }
 
     /// Starts a gateway in front of a server.
@@ -224,7 +225,7 @@ impl Victim {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Makes it shut down, and returns how long that took; `None` if longer than `patience`.
+    /// Sends SIGTERM and waits for the exit. Returns how long it took; `None` if longer than `patience`.
     pub(crate) fn terminate(&mut self, patience: Duration) -> io::Result<Option<Duration>> {
         let begun = Instant::now();
         kill_process(Pid::from_child(&self.child), Signal::TERM)?;
@@ -238,7 +239,7 @@ impl Victim {
     }
 }
 
-impl Drop for Victim {
+impl Drop for TargetProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

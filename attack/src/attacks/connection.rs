@@ -16,32 +16,32 @@ use crate::raw::h2::Answers;
 
 /// One connection of an attacker: sends arbitrary bytes, and notices when the server closes it.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct RawConnection {
     socket: TcpStream,
     /// Start of the server's time limit.
     since: Instant,
-    /// When it was found to be released.
+    /// Time at which the release was observed.
     released: Option<Instant>,
     /// Whether it reads what the server sends.
     reads: bool,
     /// Number of HTTP/2 streams that it has opened; once the server has ended them all, it holds nothing.
     streams: usize,
     pub(crate) answers: Answers,
-    /// The first bytes that it has read.
+    /// The first bytes received, up to [`MAX_RECEIVED`].
     pub(crate) received: Vec<u8>,
     closed: bool,
     sent: Arc<AtomicU64>,
 }
 
-/// How long a server may read nothing before a line stops sending.
+/// How long a server may read nothing before a connection stops sending.
 const STALL: Duration = Duration::from_millis(700);
-/// Number of read bytes that are kept.
-const HEARD: usize = 64 << 10;
+/// Maximum number of received bytes that are kept.
+const MAX_RECEIVED: usize = 64 << 10;
 const CHUNK: usize = 64 << 10;
-/// Size of the system's receive buffer.
-const RECEIVED: u32 = 16 << 10;
+/// Size of the socket's receive buffer (`SO_RCVBUF`).
+const RECEIVE_BUFFER_SIZE: u32 = 16 << 10;
 
-impl Line {
+impl RawConnection {
     pub(super) async fn connect(
         address: &str,
         from: Option<SocketAddr>,
@@ -53,7 +53,7 @@ impl Line {
             socket.bind(from)?;
         }
         // Unread bytes soon wait at the server, not in this system's buffers.
-        socket.set_recv_buffer_size(RECEIVED)?;
+        socket.set_recv_buffer_size(RECEIVE_BUFFER_SIZE)?;
         let socket = socket.connect(address).await?;
         socket.set_nodelay(true)?;
         Ok(Self {
@@ -69,7 +69,7 @@ impl Line {
         })
     }
 
-    /// The same line, without reading.
+    /// Stops reading from the connection.
     pub(crate) fn without_reading(mut self) -> Self {
         self.reads = false;
         self
@@ -80,7 +80,7 @@ impl Line {
         self.streams = usize::MAX;
     }
 
-    /// The same line, on which this many HTTP/2 streams must end.
+    /// Sets the number of HTTP/2 streams after whose end the connection counts as released.
     pub(crate) fn with_streams(mut self, streams: usize) -> Self {
         self.streams = streams;
         self
@@ -108,8 +108,8 @@ impl Line {
         rest.is_empty()
     }
 
-    /// Sends this many meaningless bytes, as long as the server reads them.
-    pub(crate) async fn fill(&mut self, mut bytes: usize) -> bool {
+    /// Sends `bytes` bytes of `x` as long as the server reads them. Returns whether it read them all.
+    pub(crate) async fn send_filler(&mut self, mut bytes: usize) -> bool {
         let chunk = [b'x'; CHUNK];
         while bytes > 0 {
             let length = bytes.min(CHUNK);
@@ -150,7 +150,7 @@ impl Line {
     }
 
     fn take(&mut self, bytes: &[u8]) {
-        let room = HEARD.saturating_sub(self.received.len()).min(bytes.len());
+        let room = MAX_RECEIVED.saturating_sub(self.received.len()).min(bytes.len());
         self.received.extend_from_slice(&bytes[..room]);
         if self.streams > 0 {
             self.answers.take(bytes);
@@ -183,7 +183,7 @@ impl Line {
         poll(&mut sockets, Some(&at_once)).is_ok() && sockets[0].revents().intersects(end)
     }
 
-    /// Port of this side.
+    /// Returns the local port.
     pub(super) fn port(&self) -> u16 {
         self.socket.local_addr().map(|address| address.port()).unwrap_or_default()
     }
@@ -193,11 +193,11 @@ impl Line {
     }
 
     /// Starts the server's time limit: everything was sent. Otherwise it starts with the connection.
-    pub(super) fn mark(&mut self) {
+    pub(super) fn start_time_limit(&mut self) {
         (self.since, self.released) = (Instant::now(), None);
     }
 
-    /// Time from the start of the server's time limit until the line was released, or until now.
+    /// Time from the start of the server's time limit until the connection was released, or until now.
     pub(super) fn age(&self) -> Duration {
         self.released.unwrap_or_else(Instant::now).saturating_duration_since(self.since)
     }
@@ -207,7 +207,7 @@ impl Line {
         self.closed
     }
 
-    /// Waits until the server sends something more. `false` if it does not.
+    /// Waits at most `patience` until the server sends something. Returns whether anything has been received.
     pub(crate) async fn wait_for_response(&mut self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         while let Some(left) = until.checked_duration_since(Instant::now()) {
@@ -223,7 +223,7 @@ impl Line {
     }
 
     /// Sends bytes and returns the server's response, up to a pause or the end of the connection.
-    pub(crate) async fn ask(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) async fn send_and_receive(&mut self, bytes: &[u8]) -> Vec<u8> {
         const QUIET: Duration = Duration::from_millis(400);
         self.received.clear();
         self.send(bytes).await;
