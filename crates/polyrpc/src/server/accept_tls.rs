@@ -136,7 +136,12 @@ async fn accept(
         registration.connection.set_waker(cx.waker());
         match is_over(registration) {
             true => Poll::Ready(None),
-            false => accepted.poll_handshake(cx, &mut inbox.bytes).map(Some),
+            false => {
+                let handshake = accepted.poll_handshake(cx, &mut inbox.bytes).map(Some);
+                let held = if handshake.is_pending() { accepted.handshake_bytes() } else { 0 };
+                registration.connection.account.report_held(held);
+                handshake
+            }
         }
     });
     match handshake.await? {

@@ -85,6 +85,12 @@ impl Inbox {
         self.bytes.len() + self.spare_large.as_ref().map_or(0, BytesMut::capacity)
     }
 
+    /// Returns the bytes of its buffer that were used before those that it buffers. They remain resident until the buffer
+    /// is replaced, whether or not a message still refers to them.
+    pub(crate) fn consumed_bytes(&self) -> usize {
+        if self.bytes.is_empty() { 0 } else { self.used_bytes() - self.bytes.len() }
+    }
+
     /// Returns the number of bytes in replaced buffers to which messages still refer, as far as it is known: only a few
     /// of those in use are checked in each call, so that many cost little.
     ///
@@ -105,16 +111,31 @@ impl Inbox {
         self.pinned.as_ref().is_some_and(|pinned| !pinned.buffers.is_empty())
     }
 
-    /// Returns unused room to the thread.
+    /// Returns unused room to the thread. A small rest of a buffer moves into one of its size, so that a peer that always
+    /// leaves an incomplete message behind does not keep the whole buffer.
     pub(crate) fn release_spare(&mut self) {
         if self.bytes.is_empty() {
             self.install(BytesMut::new());
-        } else if self.bytes.capacity() >= SMALL && self.bytes.len() < SMALL / 4 {
+        } else if self.taken_bytes() + self.bytes.capacity() >= SMALL
+            && self.bytes.len() < self.largest_moved_rest()
+        {
             self.install(BytesMut::from(&self.bytes[..]));
         }
         if let Some(spare) = self.spare_large.take() {
             return_buffer(spare);
         }
+    }
+
+    /// Returns the size from which a rest stays in its buffer: a quarter of what was used, so that moving costs little for
+    /// each byte received. A spare buffer is not given up for the message that has just begun in it.
+    fn largest_moved_rest(&self) -> usize {
+        let used = if self.is_large { self.taken_bytes() + self.bytes.len() } else { self.used_bytes() };
+        (used / 4).max(SMALL / 4)
+    }
+
+    /// Returns how many bytes of its buffer were used.
+    fn used_bytes(&self) -> usize {
+        self.touched.max(self.taken_bytes() + self.bytes.len())
     }
 
     /// Continues with another buffer, which contains the same bytes.
@@ -136,7 +157,7 @@ impl Inbox {
         match is_pinned {
             true if self.counts_pinned => self.pinned.get_or_insert_default().push(replaced, touched),
             // One lent by the thread goes back to it.
-            false if was_large && replaced.capacity() > LARGE && is_whole(&mut replaced, used, before) => {
+            false if was_large && is_whole(&mut replaced, used, before) && replaced.capacity() > LARGE => {
                 self.spare_large = Some(replaced);
             }
             _ => return_buffer(replaced),
@@ -190,7 +211,11 @@ impl Inbox {
             let spare = if is_large { self.spare_large.take() } else { None };
             // A much shorter message would keep all of it alive.
             match spare.filter(|spare| spare.capacity() >= wanted && spare.capacity() / 2 <= wanted) {
-                Some(spare) => self.grow_into(spare),
+                Some(spare) => {
+                    let used = spare.capacity();
+                    self.grow_into(spare);
+                    self.touched = used;
+                }
                 None => self.reserve_missing(missing),
             }
             if is_large {
@@ -514,6 +539,49 @@ mod tests {
             let whole = message.try_into_mut().expect("its only handle").capacity();
             assert!(whole <= 4 * (128 << 10), "{whole} bytes");
         }
+    }
+
+    #[test]
+    fn rest_behind_a_consumed_message_does_not_keep_its_buffer() {
+        // As of a protocol without a length in front: the buffer grows by doubling, and holds the next message's start.
+        let mut inbox = Inbox::default();
+        inbox.bytes.resize((6 << 20) + 5000, 1);
+        inbox.start = inbox.bytes.as_ptr().addr();
+        inbox.record_extent();
+        drop(inbox.bytes.split_to(6 << 20));
+        assert_eq!((inbox.buffered_bytes(), inbox.consumed_bytes()), (5000, 6 << 20));
+        inbox.release_spare();
+        assert!(inbox.bytes.capacity() <= 2 * 5000, "{}", inbox.bytes.capacity());
+        assert_eq!((inbox.buffered_bytes(), inbox.consumed_bytes()), (5000, 0));
+
+        // Nor does one byte at the very end of a lent buffer.
+        let mut inbox = Inbox::default();
+        read_message(&mut inbox, 1);
+        read_message(&mut inbox, SMALL + 1);
+        let all = inbox.bytes.len();
+        drop(inbox.bytes.split_to(all - 1));
+        inbox.release_spare();
+        assert!(inbox.bytes.capacity() < SMALL, "{}", inbox.bytes.capacity());
+        assert_eq!((inbox.buffered_bytes(), inbox.consumed_bytes()), (1, 0));
+    }
+
+    #[test]
+    fn message_in_a_spare_buffer_counts_with_all_of_it() {
+        let mut inbox = Inbox::default();
+        read_message(&mut inbox, 60 << 20);
+        drop(inbox.bytes.split_to(60 << 20));
+        read_message(&mut inbox, 1);
+        inbox.bytes.truncate(5000);
+        assert!(inbox.spare_large.is_some());
+        let cx = &mut Context::from_waker(std::task::Waker::noop());
+        let read = inbox.poll_fill(&mut Endless, cx, 33 << 20);
+        assert!(read.is_ready() && inbox.spare_large.is_none() && inbox.bytes.len() == 33 << 20);
+        // Its sender may also stop here, with a message of which little has arrived.
+        inbox.bytes.truncate(5000);
+        let counted = inbox.buffered_bytes() + inbox.consumed_bytes();
+        assert!(counted >= 60 << 20, "{counted} bytes");
+        inbox.release_spare();
+        assert_eq!(inbox.buffered_bytes() + inbox.consumed_bytes(), counted);
     }
 
     #[test]

@@ -65,6 +65,10 @@ impl Acceptor {
 }
 
 impl<S> Stream<S> {
+    pub(crate) fn handshake_bytes(&self) -> usize {
+        match self.0 {}
+    }
+
     pub(crate) fn buffered_bytes(&self) -> usize {
         match self.0 {}
     }

@@ -34,7 +34,10 @@ impl Tunnel {
 
     /// Returns the bytes that it buffers: received but not unwrapped, and framed but not written.
     pub(crate) fn buffered_bytes(&self) -> usize {
-        self.raw.buffered_bytes() + self.sending.len() + self.socket.buffered_bytes()
+        self.raw.buffered_bytes()
+            + self.raw.consumed_bytes()
+            + self.sending.len()
+            + self.socket.buffered_bytes()
     }
 
     /// Resets its socket.

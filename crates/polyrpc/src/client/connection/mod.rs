@@ -770,7 +770,9 @@ impl<S: Session + Send + 'static> Reader<S> {
         let mut shared = self.connection.lock();
         let unread = shared.pending.unread();
         let unsent = shared.out.len() + shared.session.unsent();
-        let held = self.inbox.buffered_bytes() + shared.session.buffered() + unread + unsent;
+        // Unread replies are mostly slices of the buffer. Each byte counts once.
+        let consumed = self.inbox.consumed_bytes().saturating_sub(unread);
+        let held = self.inbox.buffered_bytes() + consumed + shared.session.buffered() + unread + unsent;
         memory.account.report_held(held);
         shared.reported = if unread >= MIN_REPORTED_UNREAD { unread } else { 0 };
         shared.starved = match () {

@@ -22,8 +22,9 @@ impl<S: Session> Connection<'_, S> {
         self.account.report_output(self.bytes_sent(), self.unwritten_bytes(), unsent);
         let within = self.session.buffered() + unsent;
         let held = self.inbox.buffered_bytes() + self.stream.buffered_bytes() + self.out.len() + within;
-        // Calls and streams mostly keep slices of the pinned buffers. Each byte counts once.
-        let held = held + self.inbox.pinned_bytes().saturating_sub(self.account.kept());
+        // Calls and streams mostly keep slices of these buffers. Each byte counts once.
+        let consumed = self.inbox.consumed_bytes() + self.inbox.pinned_bytes();
+        let held = held + consumed.saturating_sub(self.account.kept());
         self.account.report_held(held);
         if self.account.exceeds_quota() {
             self.registration.connection.close(Closing::Memory);

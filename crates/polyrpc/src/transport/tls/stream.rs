@@ -69,13 +69,17 @@ impl<S: Carrier> Stream<S> {
             if self.received > HANDSHAKE {
                 return Poll::Ready(Err(failure::too_long()));
             }
-            match ready!(self.incoming.poll_fill(&mut self.inner, cx, 0)) {
-                Ok(0) => return Poll::Ready(Err(failure::cut_off(self.received))),
-                Ok(bytes) => self.received += bytes,
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+            match self.incoming.poll_fill(&mut self.inner, cx, 0) {
+                Poll::Pending => {
+                    self.incoming.release_spare();
+                    return Poll::Pending;
+                }
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(failure::cut_off(self.received))),
+                Poll::Ready(Ok(bytes)) => self.received += bytes,
+                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::ConnectionReset => {
                     return Poll::Ready(Err(failure::cut_off(self.received)));
                 }
-                Err(error) => return Poll::Ready(Err(error)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             }
         }
     }
@@ -104,9 +108,16 @@ impl<S: Carrier> Stream<S> {
         self.inner.reset();
     }
 
+    /// Returns an upper limit of the bytes that an unfinished handshake holds: all that were received, and those that are
+    /// not written.
+    pub(crate) fn handshake_bytes(&self) -> usize {
+        self.received + self.session.outgoing().len()
+    }
+
     /// Returns the bytes of records that are not decrypted, or not written.
     pub(crate) fn buffered_bytes(&self) -> usize {
-        self.incoming.buffered_bytes() + self.session.outgoing().len() + self.inner.buffered_bytes()
+        let incoming = self.incoming.buffered_bytes() + self.incoming.consumed_bytes();
+        incoming + self.session.outgoing().len() + self.inner.buffered_bytes()
     }
 
     /// Returns the protocol that was negotiated in the handshake, if any.
@@ -206,5 +217,6 @@ impl<S: std::fmt::Debug> std::fmt::Debug for Stream<S> {
     }
 }
 
-/// Maximum size of a handshake: two messages of the maximum size that TLS allows, for long certificate chains.
+/// Size of a handshake beyond which nothing more is read: two messages of the maximum size that TLS allows, for long
+/// certificate chains.
 const HANDSHAKE: usize = 128 << 10;
