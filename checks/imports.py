@@ -65,7 +65,7 @@ def add(modules, path, file, text):
             add(modules, path + (name,), file, text[match.end() : end - 1])
             module.text = module.text.replace(text[match.start() : end], " ")
             continue
-        found = [place for place in (folder / f"{name}.rs", folder / name / "mod.rs") if place.exists()]
+        found = [path for path in (folder / f"{name}.rs", folder / name / "mod.rs") if path.exists()]
         if found:
             module.children.add(name)
             add(modules, path + (name,), found[0], None)

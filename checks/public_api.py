@@ -118,10 +118,10 @@ class Api:
                 if field["visibility"] in ("public", "default"):
                     self.lines.add(f"field {path}::{field['name']}: {self.type(field['inner']['struct_field'])}")
         elif isinstance(kind, dict) and "tuple" in kind:
-            for place, id in enumerate(kind["tuple"]):
+            for index, id in enumerate(kind["tuple"]):
                 field = self.index.get(str(id)) if id is not None else None
                 if field is not None and field["visibility"] in ("public", "default"):
-                    self.lines.add(f"field {path}::{place}: {self.type(field['inner']['struct_field'])}")
+                    self.lines.add(f"field {path}::{index}: {self.type(field['inner']['struct_field'])}")
 
     def variant(self, variant, path):
         self.lines.add(f"variant {path}::{variant['name']}")

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use polyrpc::discovery::{Attributes, Discover, InProcess, Registrar};
-use polyrpc::server::{Event, Registration};
+use polyrpc::server::{Registration, RegistrationEvent};
 use polyrpc::{Client, Result, Server};
 use tokio::sync::watch;
 
@@ -19,9 +19,9 @@ async fn main() -> Result<()> {
     let (entered, mut known) = watch::channel(false);
     let registration = Registration::new()
         .attributes(Attributes::new().with("weight", "5"))
-        .rates()
+        .publish_rates()
         .on_event(move |event| {
-            entered.send_replace(matches!(event, Event::Registered(_)));
+            entered.send_replace(matches!(event, RegistrationEvent::Registered(_)));
         });
     let server = Server::new()
         .function("Arith/Mul", |a: i64, b: i64| async move { a * b })

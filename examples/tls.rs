@@ -43,7 +43,7 @@ async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         println!("{protocol}: the door knows {name}");
     }
 
-    // With files, call this after they were replaced; `Builder::watch` does it automatically.
+    // With files, call this after they were replaced; `Builder::reload_interval` does it automatically.
     tls.reload()?;
     Ok(())
 }

@@ -61,9 +61,9 @@ impl Profile {
     /// How long to wait for the server to close what it must close within a limit; `None` if that takes too long, and
     /// the limit is reported instead. With some slack: the server checks its clocks periodically, and the machine has
     /// other work.
-    pub(crate) fn patience(self, limit: Duration) -> Option<Duration> {
-        let patience = limit + limit / 4 + Duration::from_secs(1);
-        (patience <= self.pick(Duration::from_secs(40), Duration::from_secs(6))).then_some(patience)
+    pub(crate) fn wait_limit(self, limit: Duration) -> Option<Duration> {
+        let wait_limit = limit + limit / 4 + Duration::from_secs(1);
+        (wait_limit <= self.pick(Duration::from_secs(40), Duration::from_secs(6))).then_some(wait_limit)
     }
 
     /// Time until the memory must have been released.

@@ -65,7 +65,7 @@ impl Plain for Target {
 
 impl Bare for Target {
     async fn echo(&self, cx: &mut Context, message: Bytes) -> Result<Bytes> {
-        cx.reply().attachment = cx.attachment().clone();
+        cx.reply_options().attachment = cx.attachment().clone();
         Ok(message)
     }
 

@@ -323,19 +323,19 @@ impl Row {
         let released = outcome.released.map(Duration::from_millis);
         let seconds = |time: Duration| format!("{:.1} s", time.as_secs_f64());
         let limit = attack.end.limit(profile);
-        let patience = limit.and_then(|limit| profile.patience(limit));
+        let wait_limit = limit.and_then(|limit| profile.wait_limit(limit));
         self.end = match (attack.end, released) {
             (End::Brief, _) => String::new(),
             (_, Some(released)) if outcome.open == 0 => seconds(released),
             (End::Held(bound), _) => format!("held: {bound}"),
-            (End::Within(_), _) if patience.is_some() => format!("{} open", outcome.open),
+            (End::Within(_), _) if wait_limit.is_some() => format!("{} open", outcome.open),
             (End::Within(_), _) => format!("held ≤ {}", seconds(limit.unwrap_or_default())),
         };
-        let (Some(limit), Some(patience)) = (limit, patience) else { return };
+        let (Some(limit), Some(wait_limit)) = (limit, wait_limit) else { return };
         if outcome.open > 0 {
             self.failures.push(format!("{} not ended within {}", outcome.open, seconds(limit)));
         }
-        if let Some(released) = released.filter(|released| *released > patience) {
+        if let Some(released) = released.filter(|released| *released > wait_limit) {
             self.failures.push(format!("ended after {}, not {}", seconds(released), seconds(limit)));
         }
     }

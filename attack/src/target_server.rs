@@ -225,11 +225,11 @@ impl TargetProcess {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Sends SIGTERM and waits for the exit. Returns how long it took; `None` if longer than `patience`.
-    pub(crate) fn terminate(&mut self, patience: Duration) -> io::Result<Option<Duration>> {
+    /// Sends SIGTERM and waits for the exit. Returns how long it took; `None` if longer than `wait_limit`.
+    pub(crate) fn terminate(&mut self, wait_limit: Duration) -> io::Result<Option<Duration>> {
         let begun = Instant::now();
         kill_process(Pid::from_child(&self.child), Signal::TERM)?;
-        while begun.elapsed() < patience {
+        while begun.elapsed() < wait_limit {
             if !self.is_running() {
                 return Ok(Some(begun.elapsed()));
             }

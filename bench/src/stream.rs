@@ -29,7 +29,7 @@ const LIMIT_KIB: u64 = 2 * (WINDOW_KIB + UNSENT_KIB);
 /// Maximum unread data of a stream: the HTTP/2 setting `max_window`.
 const WINDOW_KIB: u64 = 4 << 10;
 
-/// Maximum unsent data: `Limits::unsent`.
+/// Maximum unsent data: `Limits::unsent_per_connection`.
 const UNSENT_KIB: u64 = 4 << 10;
 
 /// Options of the measurement.

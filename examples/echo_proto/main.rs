@@ -15,7 +15,7 @@ struct Echo;
 
 impl EchoService for Echo {
     async fn echo(&self, cx: &mut Context, request: EchoRequest) -> Result<EchoResponse> {
-        cx.reply().attachment = cx.attachment().clone();
+        cx.reply_options().attachment = cx.attachment().clone();
         Ok(EchoResponse { message: request.message, ..Default::default() })
     }
 }

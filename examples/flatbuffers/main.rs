@@ -27,7 +27,7 @@ impl BenchmarkService for Echo {
         // A view into the receive buffer: nothing is copied until the reply is written.
         let request = request.root();
         if request.echo_attachment() != 0 {
-            cx.reply().attachment = cx.attachment().clone();
+            cx.reply_options().attachment = cx.attachment().clone();
         }
         let response = BenchmarkResponseArgs {
             request_id: request.request_id(),

@@ -100,8 +100,8 @@ async fn slow_message(context: AttackContext) -> io::Result<Outcome> {
         connection.send_filler(LARGE).await;
     }
     let begun = Instant::now();
-    let patience = context.patience();
-    while begun.elapsed() < patience && count_open(&mut connections) > 0 {
+    let wait_limit = context.wait_limit();
+    while begun.elapsed() < wait_limit && count_open(&mut connections) > 0 {
         tokio::time::sleep(pause).await;
         join_all(connections.iter_mut().map(|connection| connection.send(&drop))).await;
     }

@@ -207,9 +207,9 @@ impl RawConnection {
         self.closed
     }
 
-    /// Waits at most `patience` until the server sends something. Returns whether anything has been received.
-    pub(crate) async fn wait_for_response(&mut self, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
+    /// Waits at most `wait_limit` until the server sends something. Returns whether anything has been received.
+    pub(crate) async fn wait_for_response(&mut self, wait_limit: Duration) -> bool {
+        let until = Instant::now() + wait_limit;
         while let Some(left) = until.checked_duration_since(Instant::now()) {
             if !matches!(timeout(left, self.socket.readable()).await, Ok(Ok(()))) {
                 break;

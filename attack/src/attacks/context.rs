@@ -92,22 +92,26 @@ impl AttackContext {
     /// clients are measured. The connections stay open as long as the attacker. The server's time limit starts now.
     pub(crate) async fn hold(&self, mut connections: Vec<RawConnection>) -> Outcome {
         connections.iter_mut().for_each(RawConnection::start_time_limit);
-        self.hold_for(self.patience(), connections).await
+        self.hold_for(self.wait_limit(), connections).await
     }
 
     /// Returns how long [`hold`](Self::hold) waits.
-    pub(crate) fn patience(&self) -> Duration {
+    pub(crate) fn wait_limit(&self) -> Duration {
         self.must_end_within().unwrap_or_else(|| self.profile.window())
     }
 
     /// Returns how long to wait for the server to end the connections, if it must.
     fn must_end_within(&self) -> Option<Duration> {
-        self.end.limit(self.profile).and_then(|limit| self.profile.patience(limit))
+        self.end.limit(self.profile).and_then(|limit| self.profile.wait_limit(limit))
     }
 
-    /// Like [`hold`](Self::hold), but waits at most `patience`. The server's time limit starts when a connection is
+    /// Like [`hold`](Self::hold), but waits at most `wait_limit`. The server's time limit starts when a connection is
     /// opened, or at its last [`start_time_limit`](RawConnection::start_time_limit).
-    pub(crate) async fn hold_for(&self, patience: Duration, mut connections: Vec<RawConnection>) -> Outcome {
+    pub(crate) async fn hold_for(
+        &self,
+        wait_limit: Duration,
+        mut connections: Vec<RawConnection>,
+    ) -> Outcome {
         let begun = Instant::now();
         let mut outcome = Outcome { connections: connections.len(), ..Outcome::default() };
         let mut waiting: Vec<_> = connections.iter_mut().collect();
@@ -122,7 +126,7 @@ impl AttackContext {
                 }
                 !released
             });
-            if waiting.is_empty() || begun.elapsed() >= patience {
+            if waiting.is_empty() || begun.elapsed() >= wait_limit {
                 break;
             }
             tokio::time::sleep(POLL_INTERVAL).await;

@@ -62,7 +62,7 @@ async fn deep(context: AttackContext) -> io::Result<Outcome> {
         [frames::http("/", "", deep.len()), deep.clone().into_bytes()].concat(),
         net_rpc.into_bytes(),
     ];
-    ask_each(&context, &requests).await
+    send_each(&context, &requests).await
 }
 
 async fn deep_message_pack(context: AttackContext) -> io::Result<Outcome> {
@@ -80,7 +80,7 @@ async fn deep_message_pack(context: AttackContext) -> io::Result<Outcome> {
             }
         }
     }
-    ask_each(&context, &requests).await
+    send_each(&context, &requests).await
 }
 
 async fn many_keys(context: AttackContext) -> io::Result<Outcome> {
@@ -101,7 +101,7 @@ async fn many_keys(context: AttackContext) -> io::Result<Outcome> {
 }
 
 /// Asks each request at least once, on 12 connections or more.
-async fn ask_each(context: &AttackContext, requests: &[Vec<u8>]) -> io::Result<Outcome> {
+async fn send_each(context: &AttackContext, requests: &[Vec<u8>]) -> io::Result<Outcome> {
     let connections = requests.len().max(12);
     let asked = join_all(requests.iter().cycle().take(connections).map(async |request| {
         context.connect().await?.send_and_receive(request).await;

@@ -123,9 +123,10 @@ async fn drip(context: AttackContext, halves: Vec<Vec<u8>>) -> io::Result<Outcom
             connections.push((connection, bytes));
         }
     }
-    let (begun, patience) = (Instant::now(), context.patience());
+    let (begun, wait_limit) = (Instant::now(), context.wait_limit());
     let mut at = 0;
-    while begun.elapsed() < patience && !connections.iter_mut().all(|(connection, _)| connection.is_closed())
+    while begun.elapsed() < wait_limit
+        && !connections.iter_mut().all(|(connection, _)| connection.is_closed())
     {
         let drops = connections.iter_mut().map(async |(connection, bytes)| match bytes.get(at) {
             Some(byte) => connection.send(&[*byte]).await,

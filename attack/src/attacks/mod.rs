@@ -29,7 +29,7 @@ use crate::profile::Profile;
 
 pub(crate) use self::context::AttackContext;
 
-/// An attack, and the required fate of its connections.
+/// An attack, and the required outcome of its connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attack {
     /// The name that selects it.
@@ -59,7 +59,7 @@ pub(crate) enum Form {
     Alone,
 }
 
-/// Required fate of the attackers' connections or streams.
+/// Required outcome of the attackers' connections or streams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
     /// The server closes them within this limit.

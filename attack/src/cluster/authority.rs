@@ -50,7 +50,7 @@ impl Authority {
 /// The server's side: it checks the files of this folder for changes.
 pub(super) fn watch(folder: &Path) -> io::Result<tls::Server> {
     tls::Server::builder(identity(folder))
-        .watch(std::time::Duration::from_secs(1))
+        .reload_interval(std::time::Duration::from_secs(1))
         .build()
         .map_err(io::Error::other)
 }

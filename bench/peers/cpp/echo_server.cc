@@ -1,6 +1,6 @@
 // The echo of the gRPC suite on gRPC C++: cpp-server --listen=ADDRESS --heavy=ADDITIONS --threads=COUNT.
 //
-// It follows bench/src/process.rs: one line once it listens, one line of vitals per received line. Services
+// It follows bench/src/process.rs: one line once it listens, one line of resource usage per received line. Services
 // use the callback API, as recommended by gRPC's performance guide.
 
 #include <grpcpp/grpcpp.h>

@@ -1,6 +1,6 @@
 // The echo of the gRPC suite on grpc-go: go-server --listen=ADDRESS --heavy=ADDITIONS --threads=COUNT.
 //
-// It follows bench/src/process.rs: one line once it listens, one line of vitals per received line.
+// It follows bench/src/process.rs: one line once it listens, one line of resource usage per received line.
 package main
 
 import (

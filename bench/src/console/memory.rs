@@ -29,7 +29,7 @@ const FILLING: u32 = 12;
 /// Calls that fail: as many as are kept apart from the others, and some more.
 const FAILED: usize = 17_000;
 
-/// Calls between two looks at what is recorded.
+/// Calls between two checks of what is recorded.
 const CALLS: usize = 4_000;
 
 /// Measures the resident memory and the CPU time of a process that is otherwise idle.

@@ -43,8 +43,8 @@ fn well_behaved_neighbour_is_never_disconnected() {
     }
 }
 
-/// Attacks for this long, during which no call may be lost. Returns whether calls were made and the attack has met its fate,
-/// as it must in the last attempt.
+/// Attacks for this long, during which no call may be lost. Returns whether calls were made and the attack had its
+/// expected outcome, as it must in the last attempt.
 fn is_over(attack: &Attack, server: SocketAddr, window: Duration) -> bool {
     let (served, result) = run_beside(attack, server, window);
     assert_eq!(served.lost, 0, "{}: {served:?}", attack.name);

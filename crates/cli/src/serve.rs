@@ -10,7 +10,7 @@ use std::{panic, thread};
 use clap::Args;
 use polyrpc::discovery::{Attributes, Instance, redacted};
 use polyrpc::layers::Metrics;
-use polyrpc::server::{BoundServer, Cors, Event, Listen, Registration, ServerHandle};
+use polyrpc::server::{BoundServer, Cors, Listen, Registration, RegistrationEvent, ServerHandle};
 use polyrpc::{Address, Cores, Protocol, Server, kcp, signal, tls};
 use polyrpc_console::{AdminHandle, Console};
 use polyrpc_describe::{OpenApi, OpenApiPage, Pattern};
@@ -98,7 +98,7 @@ impl RegistryOptions {
             let redacted = redacted(url);
             let mut registration = Registration::new()
                 .attributes(self.attributes.clone())
-                .rates()
+                .publish_rates()
                 .on_event(move |event| report_registration(&redacted, event));
             if let Some(address) = &self.advertise {
                 registration = registration.advertise(address);
@@ -141,12 +141,16 @@ fn parse_attributes(text: &str) -> Result<Attributes, String> {
     }
 }
 
-fn report_registration(url: &str, event: Event<'_>) {
+fn report_registration(url: &str, event: RegistrationEvent<'_>) {
     match event {
-        Event::Registered(entry) => terminal::print_error(format_args!("registered {entry} in {url}")),
+        RegistrationEvent::Registered(entry) => {
+            terminal::print_error(format_args!("registered {entry} in {url}"));
+        }
         // The log reports it, once.
-        Event::Failed(..) => {}
-        Event::Deregistered(entry) => terminal::print_error(format_args!("deregistered {entry} from {url}")),
+        RegistrationEvent::Failed(..) => {}
+        RegistrationEvent::Deregistered(entry) => {
+            terminal::print_error(format_args!("deregistered {entry} from {url}"));
+        }
         _ => {}
     }
 }

@@ -93,10 +93,10 @@ impl ServerTlsOptions {
         self.build(true)
     }
 
-    fn build(&self, required: bool) -> Result<Option<tls::Server>, Failure> {
+    fn build(&self, reject_plaintext: bool) -> Result<Option<tls::Server>, Failure> {
         let Some(certificate) = &self.tls_cert else { return Ok(None) };
         let mut tls = tls::Server::builder(identity(certificate, self.tls_key.as_ref()))
-            .watch(WATCH)
+            .reload_interval(RELOAD_INTERVAL)
             .on_reload(|result| match result {
                 Ok(()) => terminal::print_error("the TLS certificates were reloaded"),
                 Err(error) => {
@@ -109,8 +109,8 @@ impl ServerTlsOptions {
         if let Some(authorities) = &self.tls_client_ca {
             tls = tls.client_ca(authorities.clone());
         }
-        if required || self.tls_required {
-            tls = tls.required();
+        if reject_plaintext || self.tls_required {
+            tls = tls.reject_plaintext();
         }
         Ok(Some(tls.build()?))
     }
@@ -121,4 +121,4 @@ fn identity(certificate: &PathBuf, key: Option<&PathBuf>) -> Identity {
 }
 
 /// Interval at which the files are checked.
-const WATCH: std::time::Duration = std::time::Duration::from_secs(5);
+const RELOAD_INTERVAL: std::time::Duration = std::time::Duration::from_secs(5);

@@ -502,7 +502,7 @@ fn replace(history: &mut History, name: &str, period: Period, counted: &MethodSt
     replace("latency", micros(counted.average));
     replace("max_latency", micros(counted.max()));
     for (end, share) in PERCENTILES {
-        replace(end, micros(counted.percentile(share)));
+        replace(end, micros(counted.quantile(share)));
     }
 }
 

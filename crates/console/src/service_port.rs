@@ -69,7 +69,7 @@ impl Console {
             let beside = part == Part::Attachment && cx.protocol() == Protocol::BaiduStd;
             let message = match beside {
                 true => {
-                    cx.reply().attachment = page;
+                    cx.reply_options().attachment = page;
                     Bytes::new()
                 }
                 false => page,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use polyrpc::layers::{Metrics, Poll, RunningCall, current_polls};
+use polyrpc::layers::{Metrics, RunningCall, RunningPoll, current_polls};
 
 use crate::settings::Setting;
 use crate::vars::{Counter, Family};
@@ -19,7 +19,7 @@ pub(crate) struct Stalls(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     /// The running polls, and when each was first observed.
-    seen: HashMap<Poll, SeenPoll>,
+    seen: HashMap<RunningPoll, SeenPoll>,
     methods: BTreeMap<String, StallCounts>,
 }
 
@@ -45,7 +45,7 @@ const MAX_METHODS: usize = 1_000;
 
 /// Returns the duration from which a poll counts as a stall; zero turns the check off.
 fn threshold() -> Duration {
-    static BOUND: LazyLock<Setting<Duration>> = LazyLock::new(|| {
+    static THRESHOLD: LazyLock<Setting<Duration>> = LazyLock::new(|| {
         Setting::define(
             "stall_second",
             Duration::from_millis(20),
@@ -54,7 +54,7 @@ fn threshold() -> Duration {
         .validate(|&bound| bound.is_zero() || (MIN_STALL..=MAX_STALL).contains(&bound))
         .register()
     });
-    BOUND.get()
+    THRESHOLD.get()
 }
 
 const MIN_STALL: Duration = Duration::from_millis(2);
@@ -97,7 +97,7 @@ impl Stalls {
     }
 
     /// Returns when a poll was first observed.
-    pub(crate) fn first_seen(&self, poll: &Poll) -> Option<Instant> {
+    pub(crate) fn first_seen(&self, poll: &RunningPoll) -> Option<Instant> {
         Some(self.state().seen.get(poll)?.since)
     }
 
@@ -109,14 +109,14 @@ impl Stalls {
 /// Records a late poll: it is counted once, and its duration grows.
 fn record_stall(
     methods: &mut BTreeMap<String, StallCounts>,
-    poll: &Poll,
+    poll: &RunningPoll,
     seen: &mut SeenPoll,
     now: Instant,
     metrics: &[Metrics],
 ) {
     let is_new = seen.method.is_none();
     if is_new {
-        let call = metrics.iter().find_map(|metrics| metrics.polled(poll));
+        let call = metrics.iter().find_map(|metrics| metrics.call_of_poll(poll));
         let name = call.as_ref().map_or_else(|| "other".to_owned(), name);
         let known = methods.contains_key(&name) || methods.len() < MAX_METHODS;
         seen.method = Some(if known { name } else { "other".to_owned() });

@@ -70,7 +70,7 @@ impl ServerStats {
     /// Returns the state of a server; `None` if it is gone.
     pub(crate) fn collect(server: &ObservedServer, history: &History, now: Instant) -> Option<Self> {
         let monitor = &server.monitor;
-        let (load, started) = (monitor.load()?, monitor.started()?);
+        let (load, started) = (monitor.summary()?, monitor.started()?);
         let metrics = monitor.metrics();
         let mut counts = counts(metrics.as_ref());
         let mut services = BTreeMap::<String, Vec<_>>::new();
@@ -244,7 +244,7 @@ impl Recent {
             per_second: recent.succeeded as f64 / seconds,
             errors_per_second: recent.failed as f64 / seconds,
             average: micros(recent.average),
-            percentiles: PERCENTILES.map(|(_, share)| micros(recent.percentile(share))),
+            percentiles: PERCENTILES.map(|(_, share)| micros(recent.quantile(share))),
             longest: micros(recent.max()),
         }
     }

@@ -152,7 +152,7 @@ async fn variables_of_the_program_are_listed_while_they_exist() {
     let rate = PerSecond::new("pages_test_rate", &counter);
     let window = Window::new("pages_test_window", &counter, 5);
     let max = Max::new("pages_test_max");
-    let gauge = Gauge::read("pages_test_gauge", || 2.5);
+    let gauge = Gauge::from_fn("pages_test_gauge", || 2.5);
     let latency = Latency::new("pages_test_work");
     let family = Family::<Counter, 1>::new("pages_test_zones", ["zone"]);
     max.record(9);
@@ -318,7 +318,7 @@ async fn connections_of_a_stopped_server_are_not_those_of_the_next_one() {
 async fn list_of_few_variables_has_plots_with_the_values_behind_them() {
     let (console, _server) = observe(services()).await;
     let admin = Admin::on("127.0.0.1:0").start(&console).unwrap();
-    let _gauge = Gauge::read("pages_test_plot", || 2.5);
+    let _gauge = Gauge::from_fn("pages_test_plot", || 2.5);
     let browser = "User-Agent: Mozilla/5.0\r\n";
     let html = |target: &str| send(admin.address(), "GET", target, browser, "").body;
     wait_until(|| html("/vars/pages_test_plot").matches("<svg class=plot").count() == 4).await;

@@ -69,7 +69,7 @@ async fn methods_are_called_by_every_protocol_that_carries_json() {
 async fn names_of_metadata_keep_their_case_where_it_has_a_meaning() {
     let keyed = |mut cx: Context, _: String| async move {
         let tenant = cx.metadata().get("Tenant").unwrap_or("nobody").to_owned();
-        cx.reply().metadata.insert("Api-Key", "a-secret");
+        cx.reply_options().metadata.insert("Api-Key", "a-secret");
         (cx, tenant)
     };
     let (console, _server) = observe(Server::new().function("keyed", keyed)).await;

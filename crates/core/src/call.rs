@@ -22,7 +22,7 @@ pub struct Message {
     pub compression: Compression,
 }
 
-/// A unary request, independent of the protocol.
+/// A unary request, or the start of a streaming call, whose body is empty; independent of the protocol.
 ///
 /// A server's session emits it and a client's session accepts it, so that a call received over one protocol can be
 /// forwarded unchanged over another.
@@ -36,7 +36,8 @@ pub struct Call<'a> {
     /// The encoded message: compressed with `head.compression` when a server's session emits it, not compressed yet
     /// when a client's session accepts it.
     pub body: Bytes,
-    /// Attachment: bytes sent along with the message, never compressed (baidu_std); empty in other protocols.
+    /// Attachment: bytes sent along with the message, never compressed (baidu_std, fb_rpc); empty in other
+    /// protocols.
     pub attachment: Bytes,
     /// Format, compression, checksum and metadata.
     pub head: Head,
@@ -148,9 +149,11 @@ pub struct Reply {
     pub result: Result<Bytes, Status>,
     /// Encoding of the message, and the response metadata.
     pub head: Head,
-    /// Attachment: bytes sent along with the message (baidu_std, or an HTTP body that is not a message).
+    /// Attachment: bytes sent along with the message (baidu_std, fb_rpc), or an HTTP body that is not a
+    /// message.
     pub attachment: Bytes,
-    /// Trailers: key/value pairs sent after the message (gRPC); empty in other protocols.
+    /// Trailers: key/value pairs sent after the message (gRPC, gRPC-Web, Connect). Those of a received reply
+    /// are empty in other protocols.
     pub trailers: Metadata,
 }
 

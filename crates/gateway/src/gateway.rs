@@ -96,7 +96,7 @@ impl Gateway {
         };
         let mut gateway = Self {
             is_valid: Gauge::new(&format!("{}_config_valid", config.name)),
-            _findings: Gauge::read(&format!("{}_mirror_findings", config.name), {
+            _findings: Gauge::from_fn(&format!("{}_mirror_findings", config.name), {
                 let plan = plan.clone();
                 move || pages::findings(&plan.load()) as f64
             }),
@@ -112,7 +112,7 @@ impl Gateway {
             observed: Mutex::default(),
             drain: config.drain,
             lame_duck: config.lame_duck,
-            _held: Gauge::read(&format!("{}_memory_held", config.name), {
+            _held: Gauge::from_fn(&format!("{}_memory_held", config.name), {
                 let memory = memory.clone();
                 move || memory.held() as f64
             }),
@@ -359,7 +359,7 @@ fn add_recording(console: &Console, recorder: &Recorder) {
 fn recording_variables(name: &str, recorder: &Recorder) -> [Gauge; 2] {
     let read = |variable: &str, value: fn(RecorderStats) -> u64| {
         let recorder = recorder.clone();
-        Gauge::read(&format!("{name}_{variable}"), move || value(recorder.stats()) as f64)
+        Gauge::from_fn(&format!("{name}_{variable}"), move || value(recorder.stats()) as f64)
     };
     let lost = |stats: RecorderStats| stats.queue_full + stats.method_limit + stats.not_written;
     [read("recorded_calls", |stats| stats.recorded), read("unrecorded_calls", lost)]

@@ -76,15 +76,16 @@ fn with_tokens(listen: server::Listen, tokens: Vec<String>) -> server::Listen {
 }
 
 fn server_tls(spec: &ServerTls) -> Result<tls::Server, String> {
-    let mut tls = tls::Server::builder(Identity::new(spec.cert.clone(), spec.key.clone())).watch(TLS_WATCH);
+    let identity = Identity::new(spec.cert.clone(), spec.key.clone());
+    let mut tls = tls::Server::builder(identity).reload_interval(TLS_RELOAD_INTERVAL);
     if let Some(ca) = &spec.client_ca {
         tls = tls.client_ca(ca.clone());
     }
     if spec.required {
-        tls = tls.required();
+        tls = tls.reject_plaintext();
     }
     tls.build().map_err(|error| error.to_string())
 }
 
 /// Interval at which certificates are checked for changes.
-const TLS_WATCH: Duration = Duration::from_secs(5);
+const TLS_RELOAD_INTERVAL: Duration = Duration::from_secs(5);

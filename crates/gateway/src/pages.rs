@@ -56,7 +56,7 @@ fn route_rows(route: &Route) -> Vec<RouteRow> {
         share: target.share,
         succeeded: target.latency.count(),
         failed: target.failures.value(),
-        latency_99: u64::try_from(target.latency.percentile(0.99).as_micros()).unwrap_or(u64::MAX),
+        latency_99: u64::try_from(target.latency.quantile(0.99).as_micros()).unwrap_or(u64::MAX),
         fell_back: fell_back.map(str::to_owned),
     };
     route.targets().iter().map(row).collect()
@@ -107,8 +107,8 @@ fn upstream_row(upstream: &Arc<Upstream>) -> UpstreamRow {
         servers: known.len(),
         available: known.values().filter(|available| **available).count(),
         in_flight: all().map(|server| server.in_flight).sum(),
-        attempts: all().map(|server| server.calls).sum(),
-        failures: all().map(|server| server.failures).sum(),
+        attempts: all().map(|server| server.attempts).sum(),
+        failures: all().map(|server| server.failed_attempts).sum(),
     }
 }
 

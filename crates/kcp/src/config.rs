@@ -18,12 +18,12 @@ pub struct Config {
     ///
     /// A silent peer is probed, so that only the conversation of an unreachable peer ends. A listener waits ten times
     /// as long for a `kcp-go` client with a validated address, unless another client needs the slot.
-    pub idle: Duration,
+    pub idle_timeout: Duration,
     /// How long a client waits for an acknowledgement while nothing at all arrives from the server. Then the
     /// conversation ends and the calls in flight fail, as with TCP's `TCP_USER_TIMEOUT`. At least 1 s. Default: 5 s.
     ///
-    /// A listener ignores it and waits for [`idle`](Self::idle).
-    pub unanswered: Duration,
+    /// A listener ignores it and waits for [`idle_timeout`](Self::idle_timeout).
+    pub ack_timeout: Duration,
     /// Maximum number of conversations of a listening socket. Peers with a validated address may have 15 of 16; a
     /// further one takes the place of one without calls, of the network that has most first. Default: 4096.
     pub conversations: usize,
@@ -69,8 +69,8 @@ impl Default for Config {
             shards: None,
             tuning: Tuning::default(),
             mtu: 1400,
-            idle: Duration::from_secs(60),
-            unanswered: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(60),
+            ack_timeout: Duration::from_secs(5),
             conversations: 4096,
             unvalidated: 1024,
         }

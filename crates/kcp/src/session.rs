@@ -99,11 +99,14 @@ impl Session {
             decoder,
             nonces: Nonces::new(seed),
             out: OutgoingDatagrams::default(),
-            life: PeerLiveness::new(settings.config.idle.as_millis().try_into().unwrap_or(u32::MAX), now),
+            life: PeerLiveness::new(
+                settings.config.idle_timeout.as_millis().try_into().unwrap_or(u32::MAX),
+                now,
+            ),
             validation: None,
             connecting: None,
             unanswered: Some(
-                settings.config.unanswered.as_millis().clamp(MIN_UNANSWERED_MS, i32::MAX as u128) as u32,
+                settings.config.ack_timeout.as_millis().clamp(MIN_UNANSWERED_MS, i32::MAX as u128) as u32,
             ),
             awaiting: None,
             expecting: None,

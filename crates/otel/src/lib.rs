@@ -126,7 +126,7 @@ where
 
     /// Sets the names of spans. Default: `package.Service/Method`.
     #[must_use]
-    pub fn named(self, name: impl Fn(&CallStart<'_>) -> String + Send + Sync + 'static) -> Self {
+    pub fn span_name(self, name: impl Fn(&CallStart<'_>) -> String + Send + Sync + 'static) -> Self {
         Self(Arc::new(Shared { name: Arc::new(name), ..(*self.0).clone() }))
     }
 
@@ -427,7 +427,7 @@ mod tests {
         let failing = Client::mock(|_| Err(Status::not_found("no such thing").into()));
         // A provider that is dropped with its last tracer discards exported spans.
         let telemetry = OpenTelemetry::new(tracer.clone());
-        let telemetry = telemetry.named(|call| format!("rpcx.client..{}", call.method));
+        let telemetry = telemetry.span_name(|call| format!("rpcx.client..{}", call.method));
         let _ = failing.layered(telemetry).call::<()>("m", &()).await;
         let spans = exporter.get_finished_spans().unwrap();
         assert_eq!(spans[0].name, "rpcx.client..m");

@@ -138,7 +138,7 @@ impl Error {
         self.0.headers()
     }
 
-    /// Returns the trailers that the peer sent after its failure (gRPC).
+    /// Returns the trailers that the peer sent after its failure (gRPC, gRPC-Web, Connect).
     pub fn trailers(&self) -> &Metadata {
         self.0.trailers()
     }

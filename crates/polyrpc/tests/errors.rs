@@ -189,8 +189,8 @@ async fn refused_connection_exposes_its_io_error() {
 /// Fails with headers and trailers.
 fn failing() -> ServiceBuilder {
     fn beside(cx: &mut Context) {
-        cx.reply().metadata.insert("x-head", "h");
-        cx.reply().trailers.insert("x-tail", "t");
+        cx.reply_options().metadata.insert("x-head", "h");
+        cx.reply_options().trailers.insert("x-tail", "t");
     }
     ServiceBuilder::new("Failing")
         .method::<Serde, String, String, _, _>("Unary", |mut cx: Context, _| async move {

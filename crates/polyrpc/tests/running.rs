@@ -71,7 +71,7 @@ async fn calls_are_listed_while_they_wait_and_while_they_run() {
     let poll = || {
         current_polls()
             .into_iter()
-            .find(|poll| metrics.polled(poll).is_some_and(|call| call.method == "block"))
+            .find(|poll| metrics.call_of_poll(poll).is_some_and(|call| call.method == "block"))
     };
     let first = poll().expect("it is polled");
     assert_eq!(poll(), Some(first), "it is the same poll");

@@ -1,6 +1,6 @@
 //! The echo of the gRPC suite on tonic: `tonic-server --listen=ADDRESS --heavy=ADDITIONS --threads=COUNT`.
 //!
-//! It follows `bench/src/process.rs`: one line once it listens, one line of vitals per received line.
+//! It follows `bench/src/process.rs`: one line once it listens, one line of resource usage per received line.
 
 use std::error::Error;
 use std::fs;
@@ -127,7 +127,7 @@ async fn serve(options: Options) -> Result<(), Box<dyn Error>> {
     println!("{{\"address\":\"{}\"}}", listener.local_addr()?);
     std::thread::spawn(|| {
         for line in io::stdin().lines() {
-            if line.is_err() || print_vitals().is_err() {
+            if line.is_err() || print_resource_usage().is_err() {
                 break;
             }
         }
@@ -148,7 +148,7 @@ fn allow_open_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-fn print_vitals() -> io::Result<()> {
+fn print_resource_usage() -> io::Result<()> {
     let spent = clock_gettime(ClockId::ProcessCPUTime);
     let cpu_ns = spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64;
     let rollup = fs::read_to_string("/proc/self/smaps_rollup")?;

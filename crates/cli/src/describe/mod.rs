@@ -64,7 +64,7 @@ struct Form {
 enum Dialect {
     /// brpc's: names as declared, 64-bit integers as numbers
     Brpc,
-    /// Canonical JSON
+    /// ProtoJSON
     Proto3,
 }
 

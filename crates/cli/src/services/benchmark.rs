@@ -14,7 +14,7 @@ impl BenchmarkService for Benchmark {
     ) -> Result<Message<BenchmarkResponse>> {
         let request = request.root();
         if request.echo_attachment() != 0 {
-            cx.reply().attachment = cx.attachment().clone();
+            cx.reply_options().attachment = cx.attachment().clone();
         }
         let response = BenchmarkResponseArgs {
             opcode: request.opcode(),

@@ -16,7 +16,7 @@ impl EchoService for Echo {
                 tokio::spawn(echo_stream(incoming, sender));
             }
         }
-        cx.reply().attachment = cx.attachment().clone();
+        cx.reply_options().attachment = cx.attachment().clone();
         Ok(EchoResponse { message: request.message, ..EchoResponse::default() })
     }
 }

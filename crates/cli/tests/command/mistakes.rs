@@ -207,7 +207,7 @@ fn foreign(dir: &TempDir) -> polyrpc::Server {
     let echo = ServiceBuilder::new("example.EchoService")
         .method::<Raw, _, _, _, _>("Echo", |cx: Context, message: Bytes| async { (cx, Ok(message)) })
         .method::<Raw, Bytes, Bytes, _, _>("Fail", |mut cx: Context, _| async {
-            cx.reply().metadata.insert("told", "before");
+            cx.reply_options().metadata.insert("told", "before");
             (cx, Err(Status::failed_precondition("the shop is closed").into()))
         });
     let files = protox::compile(["foreign.proto"], [dir.path()]).unwrap();

@@ -247,7 +247,7 @@ impl AdminService {
                 return Ok(respond::response(reply));
             }
         };
-        let connection = request.context.connection();
+        let connection = request.context.connection_id();
         let (caller, denied) = match access.caller(&request) {
             Ok(caller) => {
                 if let Some(server) = self.server.get().filter(|_| access::has_credential(&request)) {

@@ -79,8 +79,8 @@ impl ServerRow {
             available: info.available,
             isolated: info.ejected,
             in_flight: info.in_flight,
-            attempts: info.calls,
-            failures: info.failures,
+            attempts: info.attempts,
+            failures: info.failed_attempts,
         }
     }
 
@@ -107,7 +107,7 @@ impl Row {
             failed: method.failed,
             in_flight: method.in_flight(),
             latency: micros(method.average),
-            latency_99: micros(method.percentile(0.99)),
+            latency_99: micros(method.quantile(0.99)),
         }
     }
 }

@@ -28,8 +28,8 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
     let lines = process::status().into_iter();
     let process = lines.filter(|(name, _)| name.starts_with("Vm") || name.starts_with("Rss")).collect();
     let held = |server: &crate::observed::ObservedServer| {
-        let (load, limits) = (server.monitor.load()?, server.monitor.limits()?);
-        Some(Held { address: server.address(), held_bytes: load.held_bytes, limit_bytes: limits.memory })
+        let (summary, limits) = (server.monitor.summary()?, server.monitor.limits()?);
+        Some(Held { address: server.address(), held_bytes: summary.held_bytes, limit_bytes: limits.memory })
     };
     render(request, &Memory { process, servers: state.servers().iter().filter_map(held).collect() })
 }

@@ -79,7 +79,7 @@ impl Profile {
             let mut symbols = stack.symbols(kind);
             symbols.reverse();
             let names = || symbols.iter().map(|symbol| symbol.name.as_str());
-            let call = || metrics.iter().find_map(|metrics| metrics.labelled(names()));
+            let call = || metrics.iter().find_map(|metrics| metrics.call_of_stack(names()));
             let call = kind.has_methods().then(call).flatten();
             let is_label = |symbol: &Symbol| is_stack_label(&symbol.name);
             // All frames of the label precede the handler.

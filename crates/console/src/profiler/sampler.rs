@@ -13,7 +13,7 @@ fn sample_polls(samples: &mut Samples, duration: Duration, frequency: u32, metri
         std::thread::sleep(pause.min(duration));
         samples.sampling_rounds += 1;
         for poll in current_polls() {
-            if let Some(call) = metrics.iter().find_map(|metrics| metrics.polled(&poll)) {
+            if let Some(call) = metrics.iter().find_map(|metrics| metrics.call_of_poll(&poll)) {
                 *samples.methods.entry(stalls::name(&call)).or_default() += 1;
             }
         }

@@ -229,7 +229,7 @@ impl CallTracer for Collector {
         (is_followed || self.should_sample()).then(|| self.record(call))
     }
 
-    fn end(&self, call: &CallStart<'_>, end: &CallEnd<'_>) {
+    fn end_unrecorded(&self, call: &CallStart<'_>, end: &CallEnd<'_>) {
         if tap::is_open() {
             offer(call, end);
         }

@@ -31,7 +31,7 @@ impl Gauge {
     }
 
     /// Creates a gauge whose value a function reads, each second and whenever a page shows it; it must not block.
-    pub fn read(name: &str, read: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
+    pub fn from_fn(name: &str, read: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
         let gauge = Self(Arc::new(Source::Read(Box::new(read))));
         registry::list(name, &gauge.0);
         gauge

@@ -84,9 +84,9 @@ impl Counts {
         self.micros.checked_div(self.total()).unwrap_or(0)
     }
 
-    /// Returns the value of rank ⌈share·n⌉, with the values of a bucket spread evenly.
-    pub(super) fn percentile(&self, share: f64) -> u64 {
-        let rank = ((share * self.total() as f64).ceil() as u64).max(1);
+    /// Returns the quantile: the value of rank ⌈quantile·n⌉, with the values of a bucket spread evenly.
+    pub(super) fn quantile(&self, quantile: f64) -> u64 {
+        let rank = ((quantile * self.total() as f64).ceil() as u64).max(1);
         let mut before = 0;
         for (bucket, &count) in self.buckets.iter().enumerate() {
             if before + count >= rank {
@@ -119,18 +119,18 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_accurate_to_an_eighth() {
+    fn quantiles_are_accurate_to_an_eighth() {
         let histogram = Histogram::default();
         (1..=1000).for_each(|micros| histogram.record(micros));
         let counts = Counts::sum([&histogram].into_iter());
         assert_eq!((counts.total(), counts.average()), (1000, 500));
         for (share, want) in [(0.5, 500), (0.99, 990), (1.0, 1000), (0.001, 1)] {
-            let got = counts.percentile(share);
+            let got = counts.quantile(share);
             assert!(got.abs_diff(want) <= want / 8 + 1, "{share}: {got}");
         }
         histogram.record(5_000_000);
         let since = Counts::sum([&histogram].into_iter()).since(&counts);
         assert_eq!(since.total(), 1);
-        assert!(since.percentile(0.5) >= 4_500_000 && since.longest() >= 5_000_000);
+        assert!(since.quantile(0.5) >= 4_500_000 && since.longest() >= 5_000_000);
     }
 }

@@ -42,9 +42,9 @@ impl Latency {
         self.0.now().total()
     }
 
-    /// Returns a percentile of all times: 0.99 for the slowest of a hundred. Accurate to an eighth.
-    pub fn percentile(&self, share: f64) -> Duration {
-        Duration::from_micros(self.0.now().percentile(share))
+    /// Returns a quantile of all durations: 0.99 for the slowest of a hundred. Accurate to an eighth.
+    pub fn quantile(&self, quantile: f64) -> Duration {
+        Duration::from_micros(self.0.now().quantile(quantile))
     }
 }
 
@@ -77,7 +77,7 @@ impl Variable for Recorder {
             ("latency_999", 0.999),
             ("latency_9999", 0.9999),
         ] {
-            add(end, Kind::Gauge, recent.percentile(share));
+            add(end, Kind::Gauge, recent.quantile(share));
         }
         add("max_latency", Kind::Gauge, recent.longest());
         add("qps", Kind::Gauge, (recent.total() as f64 / seconds).round() as u64);
@@ -126,6 +126,6 @@ mod tests {
         assert_eq!((value("x_count"), value("x_qps"), value("x_latency")), (2.0, 1.0, 100.0));
         assert!((88.0..113.0).contains(&value("x_latency_9999")));
         assert!((88.0..113.0).contains(&value("x_max_latency")));
-        assert!(latency.percentile(1.0) > Duration::from_millis(800));
+        assert!(latency.quantile(1.0) > Duration::from_millis(800));
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! let orders = Counter::new("orders");
 //! let per_second = PerSecond::new("orders_per_second", &orders);
-//! let depth = Gauge::read("queue_depth", || 42.0);
+//! let depth = Gauge::from_fn("queue_depth", || 42.0);
 //! let payment = Latency::new("payment");
 //! let by_zone = Family::<Counter, 2>::new("orders_by_zone", ["zone", "kind"]);
 //!

@@ -15,14 +15,17 @@ pub struct OfferedStreams {
     pub writable: bool,
 }
 
-/// Options of the streams that this side attaches to a call. The names are those of brpc's `StreamOptions`.
+/// Options of the streams that this side attaches to a call. The sizes have the names that they have in
+/// brpc's `StreamOptions`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamOptions {
     /// Maximum number of bytes sent but not consumed; the message that exceeds it is the last. 0: unlimited, and the
     /// peer need not report what it consumes. Default: 2 MiB.
     pub max_buf_size: usize,
-    /// The same at the start, and while the streams of the connection have too many unconsumed bytes, if
-    /// `StreamLimits::unconsumed_in_all` is set; 0: none. Default: 1 MiB.
+    /// The same at the start, and while the streams of the connection together have too many unconsumed
+    /// bytes; 0: none. It has an effect only if the connection limits these bytes (brpc's flag
+    /// `socket_max_streams_unconsumed_bytes`); clients and servers of `polyrpc` do not limit them. Default: 1
+    /// MiB.
     pub min_buf_size: usize,
     /// Whether this side accepts messages. If not, the peer is asked to send none.
     pub receives: bool,

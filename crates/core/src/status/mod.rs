@@ -124,7 +124,8 @@ impl Status {
         self
     }
 
-    /// Sets the metadata that the peer sent before and after the failure. They are not forwarded.
+    /// Sets the metadata that the peer sent before and after the failure. A server sends them to its caller
+    /// only if a fallback (`Server::fallback` in `polyrpc`) returns the failure.
     #[must_use]
     pub fn received_with(mut self, headers: Metadata, trailers: Metadata) -> Self {
         if !headers.is_empty() || !trailers.is_empty() {
@@ -140,7 +141,8 @@ impl Status {
         self.0.local.as_ref().map_or(&EMPTY_METADATA, |local| &local.headers)
     }
 
-    /// Returns the trailers that the peer sent after its failure (gRPC). Empty for a local failure.
+    /// Returns the trailers that the peer sent after its failure (gRPC, gRPC-Web, Connect). Empty for a local
+    /// failure.
     pub fn trailers(&self) -> &Metadata {
         self.0.local.as_ref().map_or(&EMPTY_METADATA, |local| &local.trailers)
     }
@@ -498,7 +500,7 @@ pub enum Fault {
 pub enum Retry {
     /// It would fail again, or must not be repeated.
     Never,
-    /// The peer may have started it: retry only a call without side effects.
+    /// The peer may have started it: retry only an idempotent call.
     IfIdempotent,
     /// The peer did not start it: retry any call, preferably at another endpoint.
     Elsewhere,

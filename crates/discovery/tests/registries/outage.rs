@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use polyrpc::client::balance::Policy;
 use polyrpc::discovery::Attributes;
-use polyrpc::server::{Event, Registration, ServerHandle};
+use polyrpc::server::{Registration, RegistrationEvent, ServerHandle};
 use polyrpc::{Client, Error, Server};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -64,7 +64,7 @@ async fn outage(mut registry: Registry) {
 async fn serve(registry: &Registry) -> ServerHandle {
     let registration =
         Registration::new().attributes(Attributes::new().with("weight", "1")).on_event(|event| {
-            if let Event::Failed(entry, error) = event {
+            if let RegistrationEvent::Failed(entry, error) = event {
                 println!("{entry}: {error}");
             }
         });
@@ -159,7 +159,7 @@ impl Callers {
         let made = self.made.load(Ordering::Relaxed);
         assert!(failed.is_empty(), "{kind:?}: {} of {made} calls failed: {:?}", failed.len(), failed.first());
         assert_eq!(self.counting.await.unwrap(), SERVERS, "{kind:?}: a server was removed");
-        assert!(self.client.endpoints().iter().all(|facts| facts.available && facts.failures == 0));
+        assert!(self.client.endpoints().iter().all(|facts| facts.available && facts.failed_attempts == 0));
     }
 }
 

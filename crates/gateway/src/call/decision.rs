@@ -115,7 +115,7 @@ impl Decision {
             from,
             to,
             caller,
-            connection: call.context().connection(),
+            connection: call.context().connection_id(),
             in_route: CallPermit::default(),
             in_upstream: CallPermit::default(),
             recorder: None,

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use polyrpc::client::Response;
 use polyrpc::codec::Body;
-use polyrpc::fallback::{MAX_TRANSLATED_IN_PLACE, RawRequest, RawResponse, translate_long};
+use polyrpc::fallback::{MAX_INLINE_TRANSCODE, RawRequest, RawResponse, transcode_blocking};
 use polyrpc::layer::StreamType;
 use polyrpc::{Failure, Format, Metadata, Result, Retry};
 use polyrpc_transform::{Error, Translator, TranslatorError};
@@ -165,7 +165,7 @@ async fn translate_aside(
     refuse: fn(&Error) -> Failure,
 ) -> Result<Body> {
     let (pair, target) = (decision.pair.clone(), decision.target.clone());
-    let translated = translate_long(move || {
+    let translated = transcode_blocking(move || {
         let translator = translator(&pair).as_ref().map_err(|why| refusal::no_schema(why, &target))?;
         translator.translate(body).map_err(|error| refuse(&error))
     });
@@ -177,7 +177,7 @@ async fn translate_aside(
 
 /// Whether other calls of the thread would notice a translation in place.
 fn is_slow(translator: &Translator, body: &Body) -> bool {
-    body.bytes.len() > MAX_TRANSLATED_IN_PLACE && !translator.is_identity()
+    body.bytes.len() > MAX_INLINE_TRANSCODE && !translator.is_identity()
 }
 
 /// Translates the server's message.

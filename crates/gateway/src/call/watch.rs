@@ -84,7 +84,7 @@ struct Open {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Worst {
     Well,
-    GivenUp,
+    CallerGone,
     /// The call was invalid, or its caller cancelled it.
     Failed(Code),
     /// The upstream failed.
@@ -95,7 +95,7 @@ impl Worst {
     fn from_end(ended: &Result<StreamEnd>) -> Self {
         match ended {
             Ok(StreamEnd::ByCaller | StreamEnd::ByServer) => Self::Well,
-            Ok(StreamEnd::GivenUp) => Self::GivenUp,
+            Ok(StreamEnd::CallerGone) => Self::CallerGone,
             Err(failure) if is_fault(failure.code()) => Self::Fault(failure.code()),
             Err(failure) => Self::Failed(failure.code()),
         }
@@ -108,7 +108,7 @@ impl Worst {
     fn rank(self) -> u8 {
         match self {
             Self::Well => 0,
-            Self::GivenUp => 1,
+            Self::CallerGone => 1,
             Self::Failed(_) => 2,
             Self::Fault(_) => 3,
         }
@@ -138,7 +138,7 @@ impl AttachedWatch {
         let watch = &self.watch;
         let code = match worst {
             Worst::Well => None,
-            Worst::GivenUp => return,
+            Worst::CallerGone => return,
             Worst::Failed(code) | Worst::Fault(code) => Some(code),
         };
         watch.route.record_stream(watch.upstream_index, code, watch.began);
@@ -158,7 +158,7 @@ mod tests {
         let failed = |code| Err(Status::new(code, "").into());
         let ends = [
             Ok(StreamEnd::ByCaller),
-            Ok(StreamEnd::GivenUp),
+            Ok(StreamEnd::CallerGone),
             failed(Code::InvalidArgument),
             failed(Code::Unknown),
         ];

@@ -173,7 +173,7 @@ fn client(spec: &Spec, with: &impl Fn(Builder) -> Builder) -> Result<Client, Str
 fn circuit_breaker(spec: &Breaker) -> Result<CircuitBreaker, String> {
     match (spec.consecutive, spec.failures) {
         (Some(failures), None) => Ok(CircuitBreaker::consecutive(failures.max(1), spec.window.0)),
-        (None, Some(share)) => Ok(CircuitBreaker::rate(share.0, spec.min_calls, spec.window.0)),
+        (None, Some(share)) => Ok(CircuitBreaker::failure_ratio(share.0, spec.min_calls, spec.window.0)),
         _ => Err("`breaker` has either `consecutive` or `failures`".to_owned()),
     }
 }

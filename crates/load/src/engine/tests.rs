@@ -140,7 +140,7 @@ impl Wake for Flag {
 struct Run {
     pacing: Pacing,
     server: Server,
-    most: usize,
+    max_in_flight: usize,
     duration: u64,
     /// The generator does not run in this time.
     stopped: std::ops::Range<u64>,
@@ -150,7 +150,7 @@ impl Run {
     fn open(schedule: &Schedule, server: Server) -> Self {
         let pacing = OpenLoop::new(schedule.warmup(Duration::ZERO).part(0, 1), schedule.part(0, 1), 0);
         let duration = schedule.duration.unwrap().as_nanos() as u64;
-        Self { pacing: Pacing::Open(pacing), server, most: 1 << 20, duration, stopped: 0..0 }
+        Self { pacing: Pacing::Open(pacing), server, max_in_flight: 1 << 20, duration, stopped: 0..0 }
     }
 
     fn run(self) -> (ThreadRecord, Vec<SecondPart>) {
@@ -167,7 +167,7 @@ impl Run {
             (call, Mix::new([1], 0)),
             self.pacing,
             window,
-            self.most,
+            self.max_in_flight,
             Arc::new(Wakeups::default()),
             (ThreadRecord::new(1), Seconds::new(0, report)),
         );
@@ -199,12 +199,12 @@ fn schedule(rate: u64, arrivals: Arrivals, seconds: u64) -> Schedule {
     }
 }
 
-/// Response times of all planned calls, if at most `most` are in flight.
-fn enumerate_responses(schedule: &Schedule, mut server: Server, most: usize) -> Histogram<u64> {
+/// Response times of all planned calls, if at max_in_flight `max_in_flight` are in flight.
+fn enumerate_responses(schedule: &Schedule, mut server: Server, max_in_flight: usize) -> Histogram<u64> {
     let mut responses = histogram();
     let mut ends: Vec<u64> = Vec::new();
     for due in schedule.part(0, 1) {
-        let freed = ends.len().checked_sub(most).map_or(0, |earlier| ends[earlier]);
+        let freed = ends.len().checked_sub(max_in_flight).map_or(0, |earlier| ends[earlier]);
         let end = server.answers_at(due.at.max(freed));
         responses.record(end - due.at).unwrap();
         ends.push(end);
@@ -219,10 +219,10 @@ fn measured_response_times_equal_the_enumeration() {
     for arrivals in [Arrivals::Constant, Arrivals::Poisson] {
         let schedule = schedule(2_000, arrivals, 20);
         // With few calls in flight the others wait at the generator, for the same time.
-        for most in [1 << 20, 100] {
-            let (record, _) = Run { most, ..Run::open(&schedule, STALLING) }.run();
-            let expected = enumerate_responses(&schedule, STALLING, most);
-            assert_eq!(record.methods[0].response, expected, "{arrivals}, {most} in flight");
+        for max_in_flight in [1 << 20, 100] {
+            let (record, _) = Run { max_in_flight, ..Run::open(&schedule, STALLING) }.run();
+            let expected = enumerate_responses(&schedule, STALLING, max_in_flight);
+            assert_eq!(record.methods[0].response, expected, "{arrivals}, {max_in_flight} in flight");
             assert_eq!(record.counts.planned, expected.len());
         }
     }
@@ -254,15 +254,15 @@ fn stopped_generator_is_invalid_and_stalled_server_is_not() {
     let schedule = schedule(10_000, Arrivals::Constant, 10);
     let verdict = |record: &ThreadRecord| Verdict::for_open_loop(&record.counts, &record.own_lag);
 
-    let (stalled, _) = Run { most: 1_000, ..Run::open(&schedule, STALLING) }.run();
+    let (stalled, _) = Run { max_in_flight: 1_000, ..Run::open(&schedule, STALLING) }.run();
     assert!(stalled.counts.blocked > 5_000, "{:?}", stalled.counts);
     assert!(matches!(verdict(&stalled), Verdict::ServerSaturated { .. }), "{}", verdict(&stalled));
 
     let quick = Server { stall: 0, ..STALLING };
-    for most in [1 << 20, 1_000] {
+    for max_in_flight in [1 << 20, 1_000] {
         let stopped = 5 * SECOND..5 * SECOND + 300 * MILLI;
-        let (record, _) = Run { stopped, most, ..Run::open(&schedule, quick) }.run();
-        assert!(!verdict(&record).is_valid(), "{most}: {}", verdict(&record));
+        let (record, _) = Run { stopped, max_in_flight, ..Run::open(&schedule, quick) }.run();
+        assert!(!verdict(&record).is_valid(), "{max_in_flight}: {}", verdict(&record));
         // The calls were made nevertheless, and their times include the delay.
         assert_eq!(record.counts.succeeded, 100_000);
         assert!(record.methods[0].response.max() >= 299 * MILLI);
@@ -273,7 +273,7 @@ fn stopped_generator_is_invalid_and_stalled_server_is_not() {
 #[test]
 fn response_time_counts_from_the_planned_time() {
     let schedule = schedule(1_000, Arrivals::Constant, 10);
-    let (record, _) = Run { most: 1, ..Run::open(&schedule, STALLING) }.run();
+    let (record, _) = Run { max_in_flight: 1, ..Run::open(&schedule, STALLING) }.run();
     // The one call in flight waits a second, the 1,000 behind it at the generator.
     assert_eq!(record.service.value_at_quantile(0.99) / MILLI, 0);
     // 1 % of the capacity is used.
@@ -295,7 +295,7 @@ fn closed_loop_keeps_every_caller_busy() {
     let server = Server { service: MILLI, stall: 0, ..STALLING };
     let run = |remaining| {
         let pacing = Pacing::Closed(ClosedLoop::new(10, remaining, 0, 1));
-        Run { pacing, server, most: 10, duration: SECOND, stopped: 0..0 }.run().0
+        Run { pacing, server, max_in_flight: 10, duration: SECOND, stopped: 0..0 }.run().0
     };
     let record = run(None);
     // Little's law: 10 callers at 1,000 calls a second wait 10 ms each.

@@ -163,7 +163,8 @@ mod tests {
     }
 
     fn connections(url: &str) -> Arc<Connections> {
-        let client = Client::builder(url).connection_mode(ConnectionMode::Pooled).idle_connections(CALLERS);
+        let client =
+            Client::builder(url).connection_mode(ConnectionMode::Pooled).max_idle_connections(CALLERS);
         Connections::new(vec![client.build().unwrap()], Methods::new(&plan()))
     }
 

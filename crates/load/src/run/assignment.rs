@@ -29,9 +29,11 @@ impl Assignment {
         let builder = (self.plan.client)().map_err(RunError::Plan)?;
         let builder = builder.connection_mode(self.plan.connection_mode);
         Ok(match (self.plan.connection_mode, &self.plan.pacing) {
-            (ConnectionMode::Pooled, Pacing::Closed { callers, .. }) => builder.idle_connections(*callers),
+            (ConnectionMode::Pooled, Pacing::Closed { callers, .. }) => {
+                builder.max_idle_connections(*callers)
+            }
             (ConnectionMode::Pooled, Pacing::Open { .. }) => {
-                builder.idle_connections(self.plan.max_in_flight)
+                builder.max_idle_connections(self.plan.max_in_flight)
             }
             _ => builder,
         })

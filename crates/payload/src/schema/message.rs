@@ -97,7 +97,7 @@ impl MessageType {
 /// Naming convention for fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spelling {
-    /// Canonical JSON: JSON names and declared names.
+    /// ProtoJSON: JSON names and declared names.
     Json,
     /// brpc's JSON.
     Brpc,

@@ -67,7 +67,7 @@ pub(super) enum JsonDialect {
     Lenient,
     /// brpc's JSON, without ignoring values.
     Brpc,
-    /// Canonical JSON.
+    /// ProtoJSON.
     Proto3,
     /// Go's JSON or MessagePack.
     Go,
@@ -520,7 +520,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             if let Err(error) = put {
                 return Err(error.within_entry(&name));
             }
-            // Canonical JSON drops an entry whose enum value has an unknown name.
+            // ProtoJSON drops an entry whose enum value has an unknown name.
             if self.dialect == JsonDialect::Proto3 && self.out.len() == before_value {
                 self.out.truncate(start);
             } else {

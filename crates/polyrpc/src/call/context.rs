@@ -36,8 +36,8 @@ struct CallFacts {
     /// The streams that the caller offers with the call.
     offer: Option<Box<StreamOffer>>,
     late: Option<Trailers>,
-    /// Values attached by layers.
-    attached: Vec<Box<dyn Any + Send + Sync>>,
+    /// Values inserted by layers, at most one of each type.
+    extensions: Vec<Box<dyn Any + Send + Sync>>,
     /// Set when the reply is no longer awaited; not needed for a handler in the connection's task, which is dropped
     /// then.
     abandoned: Option<Arc<AtomicBool>>,
@@ -53,7 +53,8 @@ pub struct ReplyOptions {
     pub metadata: Metadata,
     /// Sent after the reply, if the protocol supports it (gRPC, gRPC-Web, Connect).
     pub trailers: Metadata,
-    /// Bytes in addition to the reply: baidu_std's attachment; over HTTP it replaces the reply, as in brpc.
+    /// Attachment: bytes in addition to the reply (baidu_std, fb_rpc). Over HTTP it replaces the reply, as in
+    /// brpc.
     pub attachment: Bytes,
     /// Compression of the reply, if the protocol lets the server choose.
     pub compression: Compression,
@@ -86,7 +87,7 @@ impl Context {
             reply,
             offer,
             late,
-            attached: Vec::new(),
+            extensions: Vec::new(),
             abandoned,
         }))
     }
@@ -100,7 +101,7 @@ impl Context {
     /// Records the request of a call to a fallback.
     #[cold]
     pub(crate) fn with_requested(mut self, requested: RequestedMethod) -> Self {
-        self.attach(requested);
+        self.insert_extension(requested);
         self
     }
 
@@ -128,8 +129,8 @@ impl Context {
         &self.0.connection
     }
 
-    /// Creates a context outside of any connection, for tests of handlers.
-    pub fn detached() -> Self {
+    /// Creates a context to test a handler with, outside of any connection.
+    pub fn for_test() -> Self {
         let facts = ConnectionFacts::new(Protocol::BaiduStd, Peer::InProcess, None);
         Self::new(Arc::new(facts), None, Head::default(), Bytes::new(), Format::default())
     }
@@ -139,7 +140,7 @@ impl Context {
     pub fn service(&self) -> &str {
         match &self.0.called {
             Some(called) if called.is_fallback() => {
-                self.attached::<RequestedMethod>().map_or("", |requested| &requested.service)
+                self.extension::<RequestedMethod>().map_or("", |requested| &requested.service)
             }
             called => called.as_ref().map_or("", |called| called.service()),
         }
@@ -149,7 +150,7 @@ impl Context {
     pub fn method(&self) -> &str {
         match &self.0.called {
             Some(called) if called.is_fallback() => {
-                self.attached::<RequestedMethod>().map_or("", |requested| &requested.method)
+                self.extension::<RequestedMethod>().map_or("", |requested| &requested.method)
             }
             called => called.as_ref().map_or("", |called| called.method()),
         }
@@ -163,7 +164,7 @@ impl Context {
 
     /// Whether the caller wants no reply. Only set for fallbacks, which alone use it.
     pub(crate) fn oneway(&self) -> bool {
-        self.attached::<RequestedMethod>().is_some_and(|requested| requested.oneway)
+        self.extension::<RequestedMethod>().is_some_and(|requested| requested.oneway)
     }
 
     /// Returns the index of the method in the server: the same for all its calls, and unique. Subscriptions, each of
@@ -184,29 +185,29 @@ impl Context {
         self.0.arrived
     }
 
-    /// Returns the number of the caller's connection, which is never reused by the server.
-    pub fn connection(&self) -> u64 {
+    /// Returns the id of the caller's connection, which the server never reuses.
+    pub fn connection_id(&self) -> u64 {
         self.0.connection.id
     }
 
-    /// Attaches a value for further layers and the handler, such as the identity of the caller. There is one value of
+    /// Inserts a value for further layers and the handler, such as the identity of the caller. There is one value of
     /// each type; the previous one is returned.
-    pub fn attach<T: Any + Send + Sync>(&mut self, value: T) -> Option<T> {
-        if let Some(there) = self.attached_mut() {
+    pub fn insert_extension<T: Any + Send + Sync>(&mut self, value: T) -> Option<T> {
+        if let Some(there) = self.extension_mut() {
             return Some(std::mem::replace(there, value));
         }
-        self.0.attached.push(Box::new(value));
+        self.0.extensions.push(Box::new(value));
         None
     }
 
-    /// Returns the [attached](Self::attach) value of this type.
-    pub fn attached<T: Any>(&self) -> Option<&T> {
-        self.0.attached.iter().find_map(|value| (**value).downcast_ref())
+    /// Returns the value of this type that was [inserted](Self::insert_extension).
+    pub fn extension<T: Any>(&self) -> Option<&T> {
+        self.0.extensions.iter().find_map(|value| (**value).downcast_ref())
     }
 
-    /// Returns the [attached](Self::attach) value of this type.
-    pub fn attached_mut<T: Any>(&mut self) -> Option<&mut T> {
-        self.0.attached.iter_mut().find_map(|value| (**value).downcast_mut())
+    /// Returns the value of this type that was [inserted](Self::insert_extension), mutable.
+    pub fn extension_mut<T: Any>(&mut self) -> Option<&mut T> {
+        self.0.extensions.iter_mut().find_map(|value| (**value).downcast_mut())
     }
 
     /// Returns the protocol of the call.
@@ -263,7 +264,7 @@ impl Context {
         &mut self.0.head.metadata
     }
 
-    /// Returns the attachment of the request (baidu_std); empty in other protocols.
+    /// Returns the attachment of the request (baidu_std, fb_rpc); empty in other protocols.
     pub fn attachment(&self) -> &Bytes {
         &self.0.attachment
     }
@@ -305,7 +306,7 @@ impl Context {
     }
 
     /// Returns the options of the reply.
-    pub fn reply(&mut self) -> &mut ReplyOptions {
+    pub fn reply_options(&mut self) -> &mut ReplyOptions {
         &mut self.0.reply
     }
 

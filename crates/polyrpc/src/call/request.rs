@@ -32,7 +32,7 @@ pub struct CallOptions {
     /// (`grpc-*`, `content-type`, `host`, `te`, `connection` and the like) and bytes not allowed in a header, unless
     /// the name ends in `-bin` (gRPC); over baidu_std, rpcx and JSON-RPC several values of one key.
     pub metadata: Metadata,
-    /// Attachment: bytes in addition to the message (baidu_std).
+    /// Attachment: bytes in addition to the message (baidu_std, fb_rpc).
     pub attachment: Bytes,
     /// Timeout of the call; sent to the server in the protocol's own field.
     pub timeout: Option<Duration>,
@@ -54,8 +54,11 @@ pub struct CallOptions {
     /// Key of calls that should go to the same server, if the client has several and balances by a hash: brpc's request
     /// code.
     pub key: Option<u64>,
-    /// Handle that cancels the call. Rejected by raw calls, those of a blocking client and those with attached streams:
-    /// they are cancelled by dropping them.
+    /// Handle that cancels the call. A blocking client rejects it, and so do
+    /// [`Client::open_raw`](crate::Client::open_raw), [`Client::open_stream`](crate::Client::open_stream),
+    /// [`Client::open_stream_raw`](crate::Client::open_stream_raw) and
+    /// [`Client::open_streams_raw`](crate::Client::open_streams_raw), whose calls are cancelled by dropping
+    /// the future or the stream.
     pub cancel: Option<CancelHandle>,
 }
 

@@ -139,14 +139,15 @@ pub struct Connection {
     pub protocol: Option<Protocol>,
     /// Its age, to a quarter of a second.
     pub age: Duration,
-    /// Its calls, as of when it last went to sleep.
+    /// Its calls, as of when the connection last waited for its peer or a handler.
     pub calls: Calls,
-    /// Bytes received, within TLS if there is any; also as of then.
+    /// Bytes received, within TLS if there is any; as of the same time.
     pub received: u64,
-    /// Bytes sent.
+    /// Bytes sent; as of the same time.
     pub sent: u64,
     /// Bytes that its peer makes the server hold.
     pub buffered_bytes: usize,
-    /// Since when no call is in flight; `None` while one is.
+    /// How long the connection has been idle: no call has been in flight, and no byte has moved. `None` while
+    /// it is not idle, and if [`Limits::idle_timeout`](crate::server::Limits::idle_timeout) exempts it.
     pub idle: Option<Duration>,
 }

@@ -74,7 +74,7 @@ impl Builder {
         url: Url,
         tls: Option<crate::transport::tls::Connector>,
     ) -> Result<Pool, Status> {
-        let backoff = self.backoff.clone().unwrap_or_else(Backoff::single_server);
+        let backoff = self.connect_backoff.clone().unwrap_or_else(Backoff::single_server);
         let connector = Connector {
             sessions: self.sessions(&url)?,
             transport: self.transport_connector(&url)?,

@@ -517,7 +517,7 @@ pub struct Builder {
     kind: ConnectionMode,
     timeout: Option<Duration>,
     connect_timeout: Duration,
-    backoff: Option<Backoff>,
+    connect_backoff: Option<Backoff>,
     format: Option<Format>,
     compression: Compression,
     compressors: Compressors,
@@ -555,7 +555,7 @@ impl Builder {
             kind: ConnectionMode::default(),
             timeout: Some(Duration::from_secs(10)),
             connect_timeout: Duration::from_secs(3),
-            backoff: None,
+            connect_backoff: None,
             format: None,
             compression: Compression::None,
             credential: None,
@@ -627,11 +627,15 @@ impl Builder {
         self
     }
 
-    /// Sets the delay between failed attempts to connect to a server; calls fail immediately meanwhile, unless they
-    /// [wait](CallOptions::wait_for_ready). Default: from 500 ms, 1.6 times as long each time, up to 5 s; in a client
-    /// that chooses among servers, or retries calls, [`Backoff::default`].
-    pub fn backoff(mut self, backoff: Backoff) -> Self {
-        self.backoff = Some(backoff);
+    /// Sets the delay between failed attempts to connect to a server; calls fail immediately meanwhile,
+    /// unless they [wait](CallOptions::wait_for_ready). Default: from 500 ms, 1.6 times as long each time, up
+    /// to 5 s; in a client that chooses among servers, or retries calls, [`Backoff::default`]. Each delay is
+    /// varied at random by up to a fifth, in either direction.
+    ///
+    /// An attempt has failed if no connection could be established, or if the connection ended before any
+    /// reply (the first such connection is replaced at once). The first reply resets the delay.
+    pub fn connect_backoff(mut self, backoff: Backoff) -> Self {
+        self.connect_backoff = Some(backoff);
         self
     }
 
@@ -674,15 +678,15 @@ impl Builder {
     }
 
     /// Sets the maximum number of idle connections in a pool. Default: 100.
-    pub fn idle_connections(mut self, idle: usize) -> Self {
-        self.pool_limits.idle = idle;
+    pub fn max_idle_connections(mut self, connections: usize) -> Self {
+        self.pool_limits.idle = connections;
         self
     }
 
     /// Sets the maximum number of connections of [`ConnectionMode::Shared`] if a server limits the calls on each
     /// (HTTP/2). A call beyond that waits until another has ended. At least one; default: 8.
-    pub fn connections(mut self, most: usize) -> Self {
-        self.pool_limits.shared = most.max(1);
+    pub fn max_shared_connections(mut self, connections: usize) -> Self {
+        self.pool_limits.shared = connections.max(1);
         self
     }
 
@@ -833,11 +837,11 @@ impl Builder {
         self
     }
 
-    /// Sets the delay of [`backup_after`](Self::backup_after) to a percentile of the recent latencies: with `0.95`, the
-    /// slowest twentieth of the calls is also sent to a second server.
-    /// It is at least a millisecond, and 10 ms until enough calls have been answered.
-    pub fn backup_percentile(mut self, share: f64) -> Self {
-        self.channel_config().backup = Backup::Percentile(share);
+    /// Sets the delay of [`backup_after`](Self::backup_after) to a quantile of the recent latencies: with
+    /// `0.95`, the slowest twentieth of the calls is also sent to a second server. It is at least a millisecond, and 10 ms
+    /// until enough calls have been answered.
+    pub fn backup_quantile(mut self, quantile: f64) -> Self {
+        self.channel_config().backup = Backup::Quantile(quantile);
         self
     }
 
@@ -927,7 +931,7 @@ impl Builder {
             (channel_config, discover) => {
                 let discover = discover.unwrap_or_else(|| Box::new(List::new([url.instance()])));
                 let channel_config = channel_config.map_or_else(ChannelConfig::default, |config| *config);
-                let backoff = self.backoff.get_or_insert_default();
+                let backoff = self.connect_backoff.get_or_insert_default();
                 if let Some(health) = &channel_config.health {
                     backoff.max = backoff.max.min(health.interval);
                 }

@@ -15,11 +15,12 @@ use self::priority::Priority;
 
 /// Threads with a single-threaded runtime each.
 ///
-/// Tasks spawned here are distributed over the threads in turn and stay on their thread: a connection and its handlers
-/// never move between cores. Handlers that may block (`blocking`) run on further threads, which have a lower priority
-/// than these, so that light calls need not wait for the end of a heavy one's time slice. A
+/// Tasks spawned here are distributed over the threads in turn and stay on their thread: a connection and its
+/// handlers never move between cores. Handlers that may block (`blocking`) run on further threads. On Linux
+/// these have a lower priority, so that light calls need not wait for the end of a heavy one's time slice. A
 /// server ([`Server::executor`](crate::Server::executor)) or a client
-/// ([`client::Builder::executor`](crate::client::Builder::executor)) runs on them instead of in the caller's runtime.
+/// ([`client::Builder::executor`](crate::client::Builder::executor)) runs on them instead of in the caller's
+/// runtime.
 ///
 /// The threads end when the last clone is dropped; tasks that still run on them are dropped then.
 #[derive(Clone)]

@@ -17,7 +17,7 @@ pub enum StreamEnd {
     /// The caller closed it.
     ByCaller,
     /// The caller disconnected, or accepts no more responses.
-    GivenUp,
+    CallerGone,
     /// The server closed it.
     ByServer,
 }
@@ -89,7 +89,7 @@ pub async fn forward_stream(
             }
         }
         // Dropping both halves cancels the call.
-        (ended @ Ok(StreamEnd::ByCaller | StreamEnd::GivenUp), _) => ended,
+        (ended @ Ok(StreamEnd::ByCaller | StreamEnd::CallerGone), _) => ended,
         (ended, onward) => {
             drop((onward, back));
             let _ = sender.close().await;
@@ -139,7 +139,7 @@ async fn requests(
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Ok(Some(StreamEnd::ByCaller)),
             // Its connection was lost, or it has reset the stream.
-            Err(_) => return Ok(Some(StreamEnd::GivenUp)),
+            Err(_) => return Ok(Some(StreamEnd::CallerGone)),
         };
         let Some(onward) = &mut onward else { continue };
         let sent = onward.send(translation.request(bytes)?);
@@ -149,7 +149,7 @@ async fn requests(
                 Ok(()) => {}
                 Err(_) => return Ok(None),
             },
-            () = wait_until_abandoned(&caller) => return Ok(Some(StreamEnd::GivenUp)),
+            () = wait_until_abandoned(&caller) => return Ok(Some(StreamEnd::CallerGone)),
         }
     }
 }
@@ -183,7 +183,7 @@ fn end_of_caller(messages: &mut Streaming<Bytes>) -> StreamEnd {
         match messages.message().now_or_never() {
             Some(Ok(Some(_))) => {}
             Some(Ok(None)) => return StreamEnd::ByCaller,
-            Some(Err(_)) | None => return StreamEnd::GivenUp,
+            Some(Err(_)) | None => return StreamEnd::CallerGone,
         }
     }
 }

@@ -33,7 +33,7 @@ pub struct HttpRequest {
     pub headers: Metadata,
     /// Streamed body. It ends with an error if the peer disconnects.
     pub body: Streaming<Bytes>,
-    /// Further data: peer, connection, values attached by layers.
+    /// Further data: peer, connection, extensions of layers.
     pub context: Context,
 }
 

@@ -65,24 +65,24 @@ use crate::codec::{MAX_IN_PLACE_BYTES, on_blocking_pool};
 use crate::service::{MethodRole, Service};
 use crate::{Result, Server};
 
-/// Maximum length of a message that a fallback may translate in place, in bytes: about a millisecond of work, for which
-/// all other connections of the thread wait.
-pub const MAX_TRANSLATED_IN_PLACE: usize = MAX_IN_PLACE_BYTES;
+/// Maximum length in bytes of a message that a fallback may transcode inline, on the connection's thread: about a
+/// millisecond of work, for which all other connections of the thread wait.
+pub const MAX_INLINE_TRANSCODE: usize = MAX_IN_PLACE_BYTES;
 
-/// Translates a long message on a blocking thread, after those of other calls: the process works on two long messages at
-/// a time, or on one with fewer than four cores.
+/// Transcodes a long message on a blocking thread, after those of other calls: the process works on two long messages
+/// at a time, or on one with fewer than four cores.
 ///
 /// # Errors
 ///
-/// That of `translate`; [`Unavailable`](crate::Code::Unavailable) if the runtime is stopping.
+/// That of `transcode`; [`Unavailable`](crate::Code::Unavailable) if the runtime is stopping.
 ///
 /// # Cancel safety
 ///
-/// If the future is dropped, a translation that has started runs to its end, and another never starts.
-pub async fn translate_long<T: Send + 'static>(
-    translate: impl FnOnce() -> Result<T> + Send + 'static,
+/// If the future is dropped, transcoding that has started runs to its end, and another never starts.
+pub async fn transcode_blocking<T: Send + 'static>(
+    transcode: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    on_blocking_pool(translate).await
+    on_blocking_pool(transcode).await
 }
 
 impl Server {

@@ -110,7 +110,7 @@ impl RawRequest {
         self.cx.offered_streams()
     }
 
-    /// Context of the call: peer, connection, deadline, values [attached](Context::attach) by layers.
+    /// Context of the call: peer, connection, deadline, [extensions](Context::extension) of layers.
     pub fn context(&self) -> &Context {
         &self.cx
     }

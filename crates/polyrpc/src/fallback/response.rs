@@ -19,7 +19,7 @@ use crate::{Error, Failure};
 pub struct RawResponse {
     /// Leading metadata, sent before the message: user fields, metadata, headers.
     pub metadata: Metadata,
-    /// Trailing metadata, sent after the message if the protocol supports it (gRPC).
+    /// Trailing metadata, sent after the message if the protocol supports it (gRPC, gRPC-Web, Connect).
     pub trailers: Metadata,
     /// Attachment next to the message (baidu_std, fb_rpc; the whole body in HTTP).
     pub attachment: Bytes,

@@ -2,8 +2,10 @@
 //! standard services for health ([`Health`]) and reflection
 //! ([`Server::reflection`](crate::Server::reflection)), the latter also through rpcx's service.
 //!
-//! These are ordinary services, available over every protocol that can carry them and subject to the listener's
-//! authenticator.
+//! These services are called like any other: over every protocol that can carry them, and subject to the
+//! listener's authenticator. But they are outside of the server's layers, hooks, metrics and concurrency
+//! limits, and [`Limits::in_flight`](crate::server::Limits::in_flight) does not apply to them, so that a busy
+//! server still answers probes.
 
 mod health;
 

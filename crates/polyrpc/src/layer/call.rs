@@ -183,8 +183,8 @@ impl Call {
         self.context().map(Context::peer)
     }
 
-    /// On a server: returns the context that the handler will receive. Layers may attach data to it
-    /// ([`Context::attach`]).
+    /// On a server: returns the context that the handler will receive. Layers may insert values for it
+    /// ([`Context::insert_extension`]).
     pub fn context(&self) -> Option<&Context> {
         match &self.parts {
             SideParts::Server(cx) => Some(cx),

@@ -142,7 +142,7 @@ pub struct IncomingCall<'a> {
     pub(crate) timeout: Option<Duration>,
     pub(crate) oneway: bool,
     pub(crate) bytes: usize,
-    pub(crate) connection: u64,
+    pub(crate) connection_id: u64,
     pub(crate) protocol: Protocol,
     pub(crate) peer: &'a Peer,
 }
@@ -195,8 +195,8 @@ impl IncomingCall<'_> {
     }
 
     /// Returns the id of the caller's connection, unique among all connections of the server.
-    pub fn connection(&self) -> u64 {
-        self.connection
+    pub fn connection_id(&self) -> u64 {
+        self.connection_id
     }
 
     /// Returns the protocol of the call.
@@ -214,22 +214,23 @@ impl IncomingCall<'_> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct AnsweredCall<'a> {
-    /// The service, by its full name on the server; as the caller wrote it if [`known`](Self::known) is false.
+    /// The service, by its full name on the server; as the caller wrote it if
+    /// [`method_found`](Self::method_found) is false.
     pub service: &'a str,
-    /// The method, or the function; as the caller wrote it if [`known`](Self::known) is false.
+    /// The method, or the function; as the caller wrote it if [`method_found`](Self::method_found) is false.
     pub method: &'a str,
     /// Whether the method was found. If not, the caller chose the names, and their number is unbounded.
-    pub known: bool,
+    pub method_found: bool,
     /// Why the call failed. `None` if it did not, or if the connection is closed instead of a response.
     pub failure: Option<&'a Status>,
     /// Time from reading the request to writing the response.
     pub duration: Duration,
     /// Size of the request as received, including its attachment; 0 if it streamed its messages.
-    pub received: usize,
+    pub request_bytes: usize,
     /// Size of the response before compression, including its attachment; 0 if it streamed its messages.
-    pub sent: usize,
-    /// The id of the caller's connection.
-    pub connection: u64,
+    pub response_bytes: usize,
+    /// The id of the caller's connection, unique among all connections of the server.
+    pub connection_id: u64,
     /// The protocol of the call.
     pub protocol: Protocol,
     /// The caller.

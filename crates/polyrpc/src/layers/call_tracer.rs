@@ -10,5 +10,5 @@ pub trait CallTracer: Send + Sync + 'static {
     fn start(&self, call: &CallStart<'_>) -> Option<Arc<dyn CallTrace>>;
 
     /// Called when an unrecorded call has ended: it may have turned out to be slow, or have failed.
-    fn end(&self, call: &CallStart<'_>, end: &CallEnd<'_>);
+    fn end_unrecorded(&self, call: &CallStart<'_>, end: &CallEnd<'_>);
 }

@@ -51,6 +51,8 @@ pub use self::mirror::Mirror;
 pub use self::observe::{CallEnd, CallStart, Observe};
 pub use self::rate_limit::RateLimit;
 pub use self::spans::{Span, Spans};
-pub use crate::running::{Poll, RunningCall, current_polls, is_stack_label, label_stacks, watch_calls};
+pub use crate::running::{
+    RunningCall, RunningPoll, current_polls, is_stack_label, label_stacks, watch_calls,
+};
 
 pub(crate) use self::metrics::pages;

@@ -155,7 +155,7 @@ impl RateLimit {
         };
         match self.per {
             Key::Server => None,
-            Key::Connection => Some(cx.connection().into()),
+            Key::Connection => Some(cx.connection_id().into()),
             Key::Method => Some(cx.method_index() as u128),
             Key::Peer => Some(peer_key(cx.peer())),
         }

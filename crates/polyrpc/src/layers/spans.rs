@@ -26,7 +26,7 @@ use crate::propagation::{self, CallScope, Trace, TraceParent};
 ///     println!("{} {} took {:?}: {:?}", span.context, span.name, span.duration, span.failure);
 /// });
 /// // As rpcx's OpenTelemetry plugin names them.
-/// let spans = spans.named(|call| match call.side {
+/// let spans = spans.span_name(|call| match call.side {
 ///     polyrpc::layer::Side::Client => format!("rpcx.client.{}.{}", call.service, call.method),
 ///     polyrpc::layer::Side::Server => format!("rpcx.service.{}.{}", call.service, call.method),
 /// });
@@ -43,14 +43,14 @@ struct Tracer {
     sink: Arc<dyn Fn(&Span<'_>) + Send + Sync>,
     name: Arc<dyn Fn(&CallStart<'_>) -> String + Send + Sync>,
     /// Sampling of the traces that start here.
-    sampled: Arc<Sampler>,
+    sampler: Arc<Sampler>,
 }
 
 /// A call as a span of a trace.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Span<'a> {
-    /// `package.Service/Method`, unless a [name function](Spans::named) is set.
+    /// `package.Service/Method`, unless a [name function](Spans::span_name) is set.
     pub name: &'a str,
     /// The trace's id and the span's own.
     pub context: TraceParent,
@@ -81,19 +81,19 @@ impl Spans {
         Self(Arc::new(Tracer {
             sink: Arc::new(sink),
             name: Arc::new(|call: &CallStart<'_>| call.full_name()),
-            sampled: Arc::new(Sampler::new(1.0)),
+            sampler: Arc::new(Sampler::new(1.0)),
         }))
     }
 
-    /// Samples this share of the traces that start here: 0.01 for every hundredth.
+    /// Samples this share of the traces that start here: 0.01 for one percent. Default: 1.0.
     #[must_use]
-    pub fn sampled(self, share: f64) -> Self {
-        Self(Arc::new(Tracer { sampled: Arc::new(Sampler::new(share)), ..(*self.0).clone() }))
+    pub fn sample_rate(self, rate: f64) -> Self {
+        Self(Arc::new(Tracer { sampler: Arc::new(Sampler::new(rate)), ..(*self.0).clone() }))
     }
 
-    /// Sets a function for the names of spans.
+    /// Sets the function that names a call's span. Default: `package.Service/Method`.
     #[must_use]
-    pub fn named(self, name: impl Fn(&CallStart<'_>) -> String + Send + Sync + 'static) -> Self {
+    pub fn span_name(self, name: impl Fn(&CallStart<'_>) -> String + Send + Sync + 'static) -> Self {
         Self(Arc::new(Tracer { name: Arc::new(name), ..(*self.0).clone() }))
     }
 }
@@ -112,7 +112,7 @@ impl Observer for Spans {
         let parent = current.trace().and_then(|trace| trace.parent);
         let me = match parent {
             Some(parent) => parent.child(),
-            None => TraceParent::root(self.0.sampled.selects()),
+            None => TraceParent::root(self.0.sampler.selects()),
         };
         let trace = current.trace().map_or_else(|| Trace::new(me), |trace| trace.with_parent(me));
         let noted = me.is_sampled().then(|| {

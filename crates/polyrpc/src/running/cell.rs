@@ -55,11 +55,11 @@ impl Cell {
     }
 
     /// Returns the current poll. A read during a change may mix two polls; the next read then differs.
-    fn poll(&self) -> Option<Poll> {
+    fn poll(&self) -> Option<RunningPoll> {
         let number = self.number.load(Ordering::Acquire);
         let (call, registry_index) =
             (self.call.load(Ordering::Relaxed), self.registry_index.load(Ordering::Relaxed));
-        (call != IDLE).then_some(Poll { thread: self.thread, number, call, registry_index })
+        (call != IDLE).then_some(RunningPoll { thread: self.thread, number, call, registry_index })
     }
 }
 
@@ -93,14 +93,14 @@ impl Drop for Mark {
 /// A poll of a server's call, as observed while it ran. If two are equal, it is the same poll: the handler has not
 /// returned meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Poll {
+pub struct RunningPoll {
     thread: u64,
     number: u64,
     call: u64,
     registry_index: u64,
 }
 
-impl Poll {
+impl RunningPoll {
     /// Returns the number of the thread, counted from the first one that polled a watched call.
     pub fn thread(&self) -> u64 {
         self.thread
@@ -123,8 +123,8 @@ impl Poll {
 }
 
 /// Returns the running polls of servers' calls, at most one per thread, while a [watch](super::watch_calls) exists.
-/// [`Metrics::polled`](crate::layers::Metrics::polled) returns the call of one.
-pub fn current_polls() -> Vec<Poll> {
+/// [`Metrics::call_of_poll`](crate::layers::Metrics::call_of_poll) returns the call of one.
+pub fn current_polls() -> Vec<RunningPoll> {
     let cells = CELLS.lock().unwrap_or_else(PoisonError::into_inner);
     cells.iter().filter_map(Weak::upgrade).filter_map(|cell| cell.poll()).collect()
 }

@@ -22,8 +22,8 @@ struct StackLabels<W> {
 }
 
 /// Labels the stacks of handlers of servers' calls with their methods until the result is dropped, so that
-/// [`Metrics::labelled`](crate::layers::Metrics::labelled) finds them in the samples of a profiler. Calls that were
-/// already in flight are labelled if they were [watched](watch_calls).
+/// [`Metrics::call_of_stack`](crate::layers::Metrics::call_of_stack) finds them in the samples of a profiler. Calls
+/// that were already in flight are labelled if they were [watched](watch_calls).
 ///
 /// While enabled, each poll goes through 5 to 19 more functions. Blocking methods run on separate threads, not within a
 /// poll: their stacks are labelled whenever calls are watched, so that a method that started earlier has its label too.

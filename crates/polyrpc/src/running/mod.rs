@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::call::Peer;
 use crate::layer::Side;
 
-pub use self::cell::{Poll, current_polls};
+pub use self::cell::{RunningPoll, current_polls};
 pub(crate) use self::label::find_label;
 pub use self::label::{is_stack_label, label_stacks};
 pub use self::registry::watch_calls;
@@ -45,7 +45,7 @@ pub struct RunningCall {
     /// Time since it started; `None` if it has not had to wait yet.
     pub age: Option<Duration>,
     /// The current poll of its handler; `None` while it waits.
-    pub poll: Option<Poll>,
+    pub poll: Option<RunningPoll>,
 }
 
 /// Identifies a method of one of the metrics.

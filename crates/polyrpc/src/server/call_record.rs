@@ -16,7 +16,7 @@ pub(super) struct CallRecord {
     caller: Arc<ConnectionFacts>,
     names: Names,
     arrived: Instant,
-    received: usize,
+    request_bytes: usize,
     end: End,
 }
 
@@ -30,7 +30,7 @@ enum End {
     /// Its response was not awaited.
     Cancelled,
     Succeeded {
-        sent: usize,
+        response_bytes: usize,
     },
     Failed(Status),
     /// The connection is closed instead.
@@ -49,7 +49,7 @@ impl CallRecord {
             caller: caller.clone(),
             names: Names::Asked("".into(), "".into()),
             arrived,
-            received: call.body.len() + call.attachment.len(),
+            request_bytes: call.body.len() + call.attachment.len(),
             end: End::Cancelled,
         })
     }
@@ -71,9 +71,9 @@ impl CallRecord {
     pub(super) fn set_outcome(&mut self, outcome: &Outcome) {
         self.end = match (outcome.failure(), &outcome.0) {
             (Some(status), _) => End::Failed(status.clone()),
-            (None, OutcomeKind::Reply(reply)) => End::Succeeded { sent: reply_len(reply) },
-            (None, OutcomeKind::Accept(reply, _)) => End::Succeeded { sent: reply_len(reply) },
-            (None, OutcomeKind::Finish { .. }) => End::Succeeded { sent: 0 },
+            (None, OutcomeKind::Reply(reply)) => End::Succeeded { response_bytes: reply_len(reply) },
+            (None, OutcomeKind::Accept(reply, _)) => End::Succeeded { response_bytes: reply_len(reply) },
+            (None, OutcomeKind::Finish { .. }) => End::Succeeded { response_bytes: 0 },
             (
                 None,
                 OutcomeKind::CloseConnection | OutcomeKind::Unauthenticated(_) | OutcomeKind::Corrupt(_),
@@ -89,25 +89,25 @@ fn reply_len(reply: &Reply) -> usize {
 
 impl Drop for CallRecord {
     fn drop(&mut self) {
-        let (service, method, known) = match &self.names {
+        let (service, method, method_found) = match &self.names {
             Names::Asked(service, method) => (&**service, &**method, false),
             Names::Known(name) => (name.service(), name.method(), true),
         };
-        let (failure, sent) = match mem::replace(&mut self.end, End::Unanswered) {
+        let (failure, response_bytes) = match mem::replace(&mut self.end, End::Unanswered) {
             End::Cancelled => (Some(Status::cancelled("the caller went away")), 0),
-            End::Succeeded { sent } => (None, sent),
+            End::Succeeded { response_bytes } => (None, response_bytes),
             End::Failed(status) => (Some(status), 0),
             End::Unanswered => (None, 0),
         };
         let answered = AnsweredCall {
             service,
             method,
-            known,
+            method_found,
             failure: failure.as_ref(),
             duration: self.arrived.elapsed(),
-            received: self.received,
-            sent,
-            connection: self.caller.id,
+            request_bytes: self.request_bytes,
+            response_bytes,
+            connection_id: self.caller.id,
             protocol: self.caller.protocol,
             peer: &self.caller.peer,
         };
@@ -117,6 +117,6 @@ impl Drop for CallRecord {
 
 impl fmt::Debug for CallRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallRecord").field("received", &self.received).finish_non_exhaustive()
+        f.debug_struct("CallRecord").field("request_bytes", &self.request_bytes).finish_non_exhaustive()
     }
 }

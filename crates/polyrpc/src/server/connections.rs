@@ -469,7 +469,7 @@ impl ConnectionRegistry {
     }
 
     /// Returns the counters of all connections.
-    pub(super) fn load(&self) -> ServerInfo {
+    pub(super) fn summary(&self) -> ServerInfo {
         self.sum_counters(&self.lock())
     }
 

@@ -197,10 +197,11 @@ const TRUST_DECAY: u8 = 4;
 /// Maximum time spent on handling calls in a turn.
 const MAX_TURN: Duration = Duration::from_micros(100);
 
-/// Maximum number of bytes of metadata in a turn.
+/// Maximum number of bytes of metadata in a turn: about as much work as [`MAX_BYTES`] bytes of messages.
 const MAX_METADATA_BYTES: usize = 2048;
 
-/// Maximum number of bytes of replies in a turn: these are copied into fresh memory in a quarter of a millisecond.
+/// Maximum number of bytes of replies in a turn, and of messages beyond those read in it: these are copied into fresh
+/// memory in a quarter of a millisecond.
 const MAX_REPLY_BYTES: usize = 512 << 10;
 
 /// Divisor of the budget of a turn that starts while others wait for theirs. If many connections start flooding, each

@@ -67,7 +67,7 @@ impl HookChain {
             credential: call.credential.bytes().map(|credential| &credential[..]),
             timeout: call.timeout,
             oneway: call.oneway,
-            connection: caller.id,
+            connection_id: caller.id,
             protocol: caller.protocol,
             peer: &caller.peer,
         };

@@ -10,11 +10,12 @@ use super::default_memory;
 /// Every length that a peer announces, every byte that the server holds for it, every wait and every queue is bounded
 /// by one of these limits or by a constant. `docs/security.md` lists both with their effects on a peer.
 ///
-/// [`Server::bind`](super::Server::bind) rejects a limit of zero that no call or no connection could satisfy. Zero is
-/// accepted where it has a meaning: no streams ([`streams`](Self::streams),
-/// [`streams_per_peer`](Self::streams_per_peer)), no minimum rate ([`min_data_rate`](Self::min_data_rate)), no waiting
-/// ([`half_close_timeout`](Self::half_close_timeout), [`connection_age_grace`](Self::connection_age_grace),
-/// [`credential_failures`](Self::credential_failures)), and no tolerated resets ([`Http2::resets`],
+/// [`Server::bind`](super::Server::bind) rejects a limit of zero that no call or no connection could satisfy.
+/// Zero is accepted where it has a meaning: no streams ([`streams`](Self::streams),
+/// [`streams_per_peer`](Self::streams_per_peer)), no minimum rate ([`min_data_rate`](Self::min_data_rate)),
+/// no waiting ([`half_close_timeout`](Self::half_close_timeout),
+/// [`connection_age_grace`](Self::connection_age_grace)), a delay from the first failure on
+/// ([`credential_failures`](Self::credential_failures)), and no tolerated resets ([`Http2::resets`],
 /// [`Http2::resets_per_second`]).
 ///
 /// ```
@@ -137,8 +138,9 @@ pub struct Limits {
 
     /// How long an [authenticator](super::Listen::authenticate_async) may take. Default: 10 s.
     pub authentication_timeout: Duration,
-    /// Number of failed credentials from one peer address before the response to each further one is delayed by a second.
-    /// The count falls by one per second. Default: 10.
+    /// Number of failed credentials from one peer address that are rejected without a delay. The response to
+    /// the next failure is delayed by 1 s, and the delay grows by 1 s per further failure, up to 30 s. The
+    /// count of failures falls by one per second. Default: 10.
     pub credential_failures: u32,
 
     /// Limits that are specific to HTTP/2.

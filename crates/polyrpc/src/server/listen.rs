@@ -184,7 +184,7 @@ impl Listen {
     }
 
     /// Sets the JSON dialect in which HTTP's `POST /Service/Method` is read and answered if the request names none.
-    /// Default: [`Json::Brpc`].
+    /// Default: [`Json::Brpc`]. ProtoJSON is protobuf's own JSON format.
     ///
     /// | dialect | a message of a `.proto` is answered | and read |
     /// |---|---|---|
@@ -193,15 +193,16 @@ impl Listen {
     /// | [`Json::Go`] | as Go's `encoding/json` writes the struct | as Go reads it: numbers are no strings |
     /// | [`Json::BrpcLenient`] | as brpc writes it | as brpc reads it: **a value of the wrong type is dropped**, names are those of the `.proto` |
     ///
-    /// In all but the last, a value of the wrong type is rejected: 400, `A: expected int64, found string`. Fields that
-    /// the message does not have are ignored, as grpc-gateway and Connect do, and
-    /// [counted](crate::introspection::ServerInfo). Canonical JSON treats an enum value of an unknown name like an
-    /// unknown field, as protobuf's parsers do; all others reject it, except for optional fields in
-    /// [`Json::BrpcLenient`].
+    /// In all but the last, a value of the wrong type is rejected: 400, `A: expected int64, found string`.
+    /// Fields that the message does not have are ignored, as grpc-gateway and Connect do, and
+    /// [counted](crate::introspection::ServerInfo). In [`Json::Proto3`] an enum value of an unknown name is
+    /// treated like an unknown field, as by protobuf's parsers; all other dialects reject it, except for
+    /// optional fields in [`Json::BrpcLenient`].
     ///
-    /// The default is brpc's dialect because the mapping of these paths is brpc's: its clients only read the names of
-    /// the `.proto`, and a client that sends these names receives them back. Requests by a rule of `google.api.http`
-    /// and gRPC with JSON are canonical, JSON-RPC and rpcx use Go's, regardless of this setting.
+    /// The default is brpc's dialect because the mapping of these paths is brpc's: its clients only read the
+    /// names of the `.proto`, and a client that sends these names receives them back. Regardless of this
+    /// setting, requests by a rule of `google.api.http` and gRPC with JSON use [`Json::Proto3`], and JSON-RPC
+    /// and rpcx use [`Json::Go`].
     ///
     /// A request may select another dialect by its `Accept`: `application/proto-json` (brpc's name for ProtoJSON)
     /// or `application/json;dialect=proto3`, and likewise `brpc` and `go`. Its own `Content-Type` selects it too, if it
@@ -284,7 +285,7 @@ impl Listen {
         self
     }
 
-    /// Accepts TLS too, or nothing else if it is [`required`](crate::tls::Builder::required).
+    /// Accepts TLS too, or nothing else if it [rejects plaintext](crate::tls::Builder::reject_plaintext).
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: tls::Server) -> Self {

@@ -84,7 +84,7 @@ pub use self::connections::MAX_REMEMBERED_PEERS;
 pub use self::limits::{Http2, Limits};
 pub use self::listen::Listen;
 pub use self::monitor::Monitor;
-pub use self::registration::{Event, Registration, RegistrationHandle};
+pub use self::registration::{Registration, RegistrationEvent, RegistrationHandle};
 pub use self::topics::Publisher;
 pub use crate::layer::hook::{AnsweredCall, Hook, IncomingCall};
 
@@ -406,7 +406,7 @@ impl Server {
     /// let registry = InProcess::new();
     /// let running = Server::new()
     ///     .function("Arith/Add", |a: i64, b: i64| async move { a + b })
-    ///     .register_in(registry.clone(), Registration::new().rates())
+    ///     .register_in(registry.clone(), Registration::new().publish_rates())
     ///     .bind("127.0.0.1:0")
     ///     .await?
     ///     .start();

@@ -58,9 +58,9 @@ impl Monitor {
         Some(self.server()?.open.facts())
     }
 
-    /// Returns the server's counters and its current load, and no connections: at a lower cost.
-    pub fn load(&self) -> Option<ServerInfo> {
-        Some(self.server()?.open.load())
+    /// Returns what [`info`](Self::info) does, without the connections: at a lower cost.
+    pub fn summary(&self) -> Option<ServerInfo> {
+        Some(self.server()?.open.summary())
     }
 
     /// Returns the number of open connections.

@@ -189,8 +189,8 @@ impl Streams {
         }
     }
 
-    /// Moves messages between handlers and session, until `unsent_per_connection` bytes wait to be written. Returns whether handlers
-    /// have consumed messages.
+    /// Moves messages between handlers and session, until `unsent` bytes wait to be written. Returns whether handlers have
+    /// consumed messages.
     pub(super) fn pump(&mut self, session: &mut impl Session, out: &mut Outbox, unsent: usize) -> bool {
         if self.open.is_empty() {
             self.held.clear();

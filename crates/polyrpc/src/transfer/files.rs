@@ -113,7 +113,7 @@ impl Files {
     }
 
     /// Sets the service name. Default: `_filetransfer`.
-    pub fn named(mut self, service: impl Into<String>) -> Self {
+    pub fn service_name(mut self, service: impl Into<String>) -> Self {
         self.service = service.into();
         self
     }

@@ -69,7 +69,7 @@ impl Streams {
     }
 
     /// Sets the service name. Default: `_streamservice`.
-    pub fn named(mut self, service: impl Into<String>) -> Self {
+    pub fn service_name(mut self, service: impl Into<String>) -> Self {
         self.service = service.into();
         self
     }

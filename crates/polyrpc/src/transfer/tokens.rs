@@ -192,7 +192,7 @@ mod tests {
 
     fn token(data: &DataConnections) -> Vec<u8> {
         let start: Start = Box::new(|_| Box::pin(async { Ok(()) }));
-        data.grant(&Context::detached(), None, start).unwrap().token.0
+        data.grant(&Context::for_test(), None, start).unwrap().token.0
     }
 
     fn is_good(data: &DataConnections, token: &[u8]) -> bool {

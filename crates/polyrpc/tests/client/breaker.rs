@@ -125,7 +125,7 @@ async fn half_of_the_servers_stay_if_all_fail() {
         servers.push(moody.serve().await);
     }
     for (most, want) in [(0.5, 2), (1.0, 4), (0.0, 0), (0.01, 1)] {
-        let breaker = three().ejection_time(LONG, LONG).max_ejected(most);
+        let breaker = three().ejection_time(LONG, LONG).max_ejection_ratio(most);
         let client = builder(Protocol::Rpcx, &servers).circuit_breaker(breaker).build().unwrap();
         for _ in 0..200 {
             echo(&client).await.unwrap_err();
@@ -139,8 +139,8 @@ async fn half_of_the_servers_stay_if_all_fail() {
 async fn only_server_is_never_ejected() {
     let bad = ChangingServer::failing();
     let server = bad.serve().await;
-    let client =
-        builder(Protocol::BaiduStd, [&server]).circuit_breaker(three().max_ejected(1.0)).build().unwrap();
+    let breaker = three().max_ejection_ratio(1.0);
+    let client = builder(Protocol::BaiduStd, [&server]).circuit_breaker(breaker).build().unwrap();
     for _ in 0..50 {
         echo(&client).await.unwrap_err();
     }

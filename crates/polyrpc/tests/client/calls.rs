@@ -91,7 +91,7 @@ async fn pool_keeps_at_most_its_maximum_of_connections() {
     let server = serve(prober.server()).await;
     let client = Client::builder(&url(Protocol::Http, &server))
         .connection_mode(ConnectionMode::Pooled)
-        .idle_connections(2)
+        .max_idle_connections(2)
         .build()
         .unwrap();
     let probe = ProbeClient::new(client);
@@ -171,15 +171,15 @@ async fn calls_fail_fast_during_the_connect_backoff() {
     let address = free_address();
     let hour = Duration::from_secs(3600);
     let backoff = Backoff { initial: hour, max: hour, factor: 2.0 };
-    let patient = Client::builder(&format!("rpcx://{address}")).backoff(backoff).build().unwrap();
+    let patient = Client::builder(&format!("rpcx://{address}")).connect_backoff(backoff).build().unwrap();
     let crowded = Client::builder(&format!("rpcx://{address}"))
         .connection_mode(ConnectionMode::Pooled)
-        .backoff(Backoff { initial: Duration::from_secs(10), max: hour, factor: 10.0 })
+        .connect_backoff(Backoff { initial: Duration::from_secs(10), max: hour, factor: 10.0 })
         .build()
         .unwrap();
     let millisecond = Duration::from_millis(1);
     let hasty = Client::builder(&format!("rpcx://{address}"))
-        .backoff(Backoff { initial: millisecond, max: millisecond, factor: 1.0 })
+        .connect_backoff(Backoff { initial: millisecond, max: millisecond, factor: 1.0 })
         .build()
         .unwrap();
     let reason = soon(patient.call::<()>("Probe/Echo", "a")).await.unwrap_err();
@@ -322,7 +322,7 @@ async fn connection_lost_before_any_reply_is_replaced_once_and_then_reported() {
     let server = ClosingServer::start().await;
     let hour = Duration::from_secs(3600);
     let backoff = Backoff { initial: hour, max: hour, factor: 1.0 };
-    let client = server.builder().backoff(backoff).build().unwrap();
+    let client = server.builder().connect_backoff(backoff).build().unwrap();
     let call = || soon(client.call::<String>("Probe/Echo", "a"));
     while server.accepted.load(Ordering::Relaxed) < 2 {
         call().await.unwrap_err();
@@ -354,7 +354,7 @@ async fn wait_for_ready_call_waits_for_the_server() {
         let backoff = Backoff { initial: Duration::from_millis(1), ..Backoff::default() };
         let client = Client::builder(&format!("rpcx://{address}"))
             .connection_mode(kind)
-            .backoff(backoff)
+            .connect_backoff(backoff)
             .build()
             .unwrap();
         let echo = |request: Request<String>| {
@@ -453,7 +453,7 @@ async fn client_reconnects_when_the_server_returns() {
                 let backoff = Backoff { initial: Duration::from_millis(1), ..Backoff::default() };
                 let url = format!("{}://{address}", protocol.as_str());
                 ProbeClient::new(
-                    Client::builder(&url).connection_mode(kind).backoff(backoff).build().unwrap(),
+                    Client::builder(&url).connection_mode(kind).connect_backoff(backoff).build().unwrap(),
                 )
             })
         })
@@ -639,7 +639,7 @@ async fn oneway_calls_beyond_the_servers_streams_wait() {
     let prober = Prober::default();
     let limits = Limits { streams_per_connection: 4, ..Limits::default() };
     let server = serve(prober.server().limits(limits)).await;
-    let client = Client::builder(&url(Protocol::Grpc, &server)).connections(1).build().unwrap();
+    let client = Client::builder(&url(Protocol::Grpc, &server)).max_shared_connections(1).build().unwrap();
     // The server's settings have arrived with the response.
     assert_eq!(soon(client.call::<String>("Probe/Echo", "a")).await.unwrap(), "a");
     let caller = client.clone();

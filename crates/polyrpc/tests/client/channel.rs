@@ -209,8 +209,9 @@ async fn all_servers_found_by_a_url_are_called() {
         }
         assert!(servers.iter().all(|(prober, _)| prober.ran() > 0), "{protocol:?}");
         let facts = client.endpoints();
-        assert_eq!(facts.iter().map(|facts| facts.calls).sum::<u64>(), 300);
-        assert!(facts.iter().all(|facts| facts.available && facts.in_flight == 0 && facts.failures == 0));
+        assert_eq!(facts.iter().map(|facts| facts.attempts).sum::<u64>(), 300);
+        assert!(facts.iter().all(|facts| facts.available && facts.in_flight == 0));
+        assert!(facts.iter().all(|facts| facts.failed_attempts == 0));
     }
 }
 
@@ -225,7 +226,8 @@ async fn client_of_one_server_reports_it_like_a_cluster() {
             assert_eq!(echo(&client).await.unwrap(), "hello", "{protocol:?}");
         }
         let [facts] = &client.endpoints()[..] else { panic!("one server") };
-        assert_eq!((&facts.instance.address, facts.calls, facts.failures), (&address, 10, 0), "{protocol:?}");
+        assert_eq!(facts.instance.address, address, "{protocol:?}");
+        assert_eq!((facts.attempts, facts.failed_attempts), (10, 0), "{protocol:?}");
         assert!(facts.available && !facts.ejected && facts.in_flight == 0, "{protocol:?}: {facts:?}");
     }
     let unreachable = unreachable_instance();
@@ -234,7 +236,8 @@ async fn client_of_one_server_reports_it_like_a_cluster() {
         echo(&client).await.unwrap_err();
     }
     let [facts] = &client.endpoints()[..] else { panic!("one server") };
-    assert!(facts.failures > 0 && facts.calls == facts.failures && !facts.available, "{facts:?}");
+    assert!(facts.failed_attempts > 0 && !facts.available, "{facts:?}");
+    assert_eq!(facts.attempts, facts.failed_attempts);
 }
 
 #[tokio::test]
@@ -434,7 +437,7 @@ async fn hedged_call_is_answered_by_the_second_server() {
         assert_eq!((slow.0.ran(), quick.0.ran()), (1, 1), "{protocol:?}");
         until(|| first.under_way.load(Ordering::SeqCst) == 0).await;
         assert_eq!(*first.failures.lock().unwrap(), [Code::Cancelled], "the other was given up");
-        assert!(client.endpoints().iter().all(|facts| facts.in_flight == 0 && facts.failures == 0));
+        assert!(client.endpoints().iter().all(|facts| facts.in_flight == 0 && facts.failed_attempts == 0));
     }
 }
 
@@ -948,7 +951,7 @@ async fn remaining_server_keeps_connections_and_counters_on_attribute_changes() 
     until(|| client.endpoints().len() == 1).await;
     assert_eq!(client.call::<String>("Probe/Peer", &()).await.unwrap(), peer);
     let facts = client.endpoints();
-    assert_eq!((&facts[0].instance, facts[0].calls), (&heavier, 2));
+    assert_eq!((&facts[0].instance, facts[0].attempts), (&heavier, 2));
 }
 
 #[tokio::test]
@@ -1301,7 +1304,7 @@ fn invalid_url_of_several_servers_names_the_cause() {
         ("rpcx+list://", "expected host:port"),
         ("rpcx+list://a", "expected network@host:port"),
         ("rpcx+lst://a:1", "`+lst` is neither `+tls` nor a registry"),
-        ("ftp+list://a:1", "unknown protocol `ftp`: want"),
+        ("ftp+list://a:1", "unknown protocol `ftp`: expected"),
         ("rpcx+kcp+list://a:1", "a URL has at most one registry"),
         ("rpcx+list://a:1?transport=unix", "`transport=unix` is not allowed with a registry"),
         ("rpcx+list://a:1?trnsport=ws", "the parameter `trnsport` is unknown: `list` has none"),

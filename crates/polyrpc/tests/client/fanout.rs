@@ -230,7 +230,7 @@ async fn inform_works_with_stubs() {
     let receipts = soon(receipts).await.unwrap();
     assert!(receipts.iter().all(|(_, reply)| reply.as_ref().is_ok_and(|text| text == "two")));
     assert!(servers.iter().all(|(prober, _)| prober.ran() == 2));
-    assert_eq!(client.endpoints().iter().map(|facts| facts.calls).collect::<Vec<_>>(), [2, 2]);
+    assert_eq!(client.endpoints().iter().map(|facts| facts.attempts).collect::<Vec<_>>(), [2, 2]);
 }
 
 #[tokio::test]

@@ -170,14 +170,14 @@ async fn layer_can_change_request_and_response_and_add_extensions() {
     let service = ServiceBuilder::new("S").method::<Raw, String, String, _, _>(
         "Who",
         |cx: Context, body: String| async move {
-            let tenant = cx.attached::<Tenant>().map_or("nobody", |tenant| &tenant.0).to_owned();
+            let tenant = cx.extension::<Tenant>().map_or("nobody", |tenant| &tenant.0).to_owned();
             (cx, Ok(format!("{tenant}: {body}")))
         },
     );
     let layer = By(|mut call: Call, next: Next| async move {
         let cx = call.context_mut().unwrap();
-        assert!(cx.attach(Tenant("acme".to_owned())).is_none());
-        assert!(cx.attached_mut::<Tenant>().is_some() && cx.attached::<String>().is_none());
+        assert!(cx.insert_extension(Tenant("acme".to_owned())).is_none());
+        assert!(cx.extension_mut::<Tenant>().is_some() && cx.extension::<String>().is_none());
         call.body_mut().bytes = "changed".into();
         let mut ending = next.call(call).await;
         let answer = ending.body().unwrap();

@@ -267,7 +267,7 @@ async fn every_span_is_a_child_of_its_enclosing_span() {
     // An unsampled trace is not recorded, but still propagated.
     let quiet = Trace::new(TraceParent::root(false));
     propagation::scope(CallScope::default().with_trace(quiet), first.relay(1)).await.unwrap();
-    let unsampled = RelayClient::new(layered(Protocol::Rpcx, &server, tracing.sampled(0.0)));
+    let unsampled = RelayClient::new(layered(Protocol::Rpcx, &server, tracing.sample_rate(0.0)));
     unsampled.relay(1).await.unwrap();
     assert!(spans.lock().unwrap().is_empty());
 }

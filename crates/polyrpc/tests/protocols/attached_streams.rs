@@ -47,7 +47,7 @@ impl Talker {
 
 impl Talk for Talker {
     async fn talk(&self, cx: &mut Context, what: String) -> Result<String> {
-        cx.reply().metadata.insert("asked", what.clone());
+        cx.reply_options().metadata.insert("asked", what.clone());
         if what == "refuse" {
             return Ok("no stream".into());
         }

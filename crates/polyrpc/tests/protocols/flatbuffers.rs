@@ -181,7 +181,7 @@ struct Shelf;
 
 impl Store for Shelf {
     async fn store(&self, cx: &mut Context, request: Message<Monster>) -> Result<Message<Stamp>> {
-        cx.reply().attachment = cx.attachment().clone();
+        cx.reply_options().attachment = cx.attachment().clone();
         let monster = request.root();
         if monster.name() == "nobody" {
             return Err(Status::not_found("nobody is stored").with_number(4242).into());

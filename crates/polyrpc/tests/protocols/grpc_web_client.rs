@@ -20,8 +20,8 @@ struct Counting;
 
 impl Numbers for Counting {
     async fn plain(&self, cx: &mut Context, n: u64) -> Result<u64> {
-        cx.reply().metadata.insert("before", "it");
-        cx.reply().trailers.insert("behind", "it");
+        cx.reply_options().metadata.insert("before", "it");
+        cx.reply_options().trailers.insert("behind", "it");
         match n {
             0 => Err(Status::not_found("nothing").into()),
             1 => std::future::pending().await,

@@ -314,7 +314,8 @@ async fn untrusted_quic_server_is_not_called() {
 #[tokio::test]
 async fn failed_quic_handshakes_are_counted_like_tls_ones() {
     let clients = Authority::new("clients");
-    let required = |_: &Authority, tls: tls::Builder| tls.client_ca(Pem::bytes(clients.pem())).required();
+    let required =
+        |_: &Authority, tls: tls::Builder| tls.client_ca(Pem::bytes(clients.pem())).reject_plaintext();
     let secure = Secure::new(Prober::default().server(), required).await;
     let failed = || {
         let refusals = secure.server.info().rejections;
@@ -391,15 +392,19 @@ impl CarrierServers {
     }
 
     /// A client that waits this long for an answer to what it has sent, and never gives up a silent server otherwise.
-    fn client(&self, address: &str, unanswered: Duration) -> Client {
+    fn client(&self, address: &str, ack_timeout: Duration) -> Client {
         let hour = Duration::from_secs(3600);
         let carrier = if self.carrier == Carrier::Kcp { "kcp" } else { "quic" };
         let builder = Client::builder(&format!("rpcx://{address}?transport={carrier}")).timeout(hour);
         let builder = match self.carrier {
-            Carrier::Kcp => builder.kcp(kcp::Config { idle: hour, unanswered, ..protected() }),
+            Carrier::Kcp => builder.kcp(kcp::Config { idle_timeout: hour, ack_timeout, ..protected() }),
             Carrier::Quic => {
-                let config =
-                    quic::Config { idle: hour, keepalive: None, unanswered, ..quic::Config::default() };
+                let config = quic::Config {
+                    idle_timeout: hour,
+                    keepalive: None,
+                    ack_timeout,
+                    ..quic::Config::default()
+                };
                 builder.quic(config).tls(tls::Client::new().ca(Pem::bytes(self.authority.pem())))
             }
         };
@@ -589,7 +594,7 @@ async fn answers_are_delivered_over_udp_although_the_process_ends_right_after_th
 async fn quic_connection_without_a_stream_is_closed() {
     let authority = Authority::new("authority");
     let tls = tls::Server::new(identity(&authority.issue(&["127.0.0.1", "localhost"]))).unwrap();
-    let config = quic::Config { stream_timeout: Duration::from_millis(200), ..quic::Config::default() };
+    let config = quic::Config { open_stream_timeout: Duration::from_millis(200), ..quic::Config::default() };
     let listen = Listen::on("127.0.0.1:0").quic(config).tls(tls);
     let server = Prober::default().server().bind(listen).await.unwrap().start();
     let Address::Quic(address) = server.addresses()[0].clone() else { panic!("it is QUIC") };

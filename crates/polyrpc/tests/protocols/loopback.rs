@@ -59,7 +59,7 @@ impl Arith for Calculator {
 
     async fn meta(&self, cx: &mut Context, args: Args) -> Result<Reply> {
         let echoed = cx.metadata().get("k1").unwrap_or("none").to_owned();
-        cx.reply().metadata.insert("echo", echoed);
+        cx.reply_options().metadata.insert("echo", echoed);
         Ok(Reply { c: args.a })
     }
 }

@@ -41,23 +41,23 @@ impl Look for Looker {
     }
 
     async fn answer(&self, cx: &mut Context, key: String, behind: bool) -> Result<String> {
-        let reply = cx.reply();
+        let reply = cx.reply_options();
         if behind { &mut reply.trailers } else { &mut reply.metadata }.insert(key, "value");
         Ok("answered".to_owned())
     }
 
     async fn fail(&self, cx: &mut Context, key: String) -> Result<String> {
-        cx.reply().metadata.insert(key, "value");
+        cx.reply_options().metadata.insert(key, "value");
         Err(Status::not_found("not here").into())
     }
 
     async fn repeat(&self, cx: &mut Context, key: String) -> Result<String> {
-        ["a", "b"].into_iter().for_each(|value| cx.reply().metadata.append(key.clone(), value));
+        ["a", "b"].into_iter().for_each(|value| cx.reply_options().metadata.append(key.clone(), value));
         Ok("answered".to_owned())
     }
 
     async fn stream(&self, cx: &mut Context, key: String) -> Result<Streaming<String>> {
-        cx.reply().metadata.insert(key, "value");
+        cx.reply_options().metadata.insert(key, "value");
         Ok(Streaming::from_iter(["first".to_owned()]))
     }
 }

@@ -46,8 +46,8 @@ impl Numbers for Counting {
         if to > 1000 {
             return Err(Status::invalid_argument("too far").into());
         }
-        cx.reply().metadata.insert("counts", "up");
-        cx.reply().trailers.insert("behind", "all");
+        cx.reply_options().metadata.insert("counts", "up");
+        cx.reply_options().trailers.insert("behind", "all");
         let life = Life::begin(&self.alive);
         Ok(Streaming::produce(move |sender| async move {
             let _life = life;

@@ -78,7 +78,7 @@ impl Told for Teller {
             .map(|(key, value)| (key.to_owned(), value.clone()))
             .collect();
         for (key, value) in pairs {
-            cx.reply().metadata.insert(format!("r-{key}"), value);
+            cx.reply_options().metadata.insert(format!("r-{key}"), value);
         }
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Told for Teller {
     }
 
     async fn chosen(&self, cx: &mut Context, choice: String) -> Result<String> {
-        let reply = cx.reply();
+        let reply = cx.reply_options();
         match choice.as_str() {
             "gzip" => reply.compression = Compression::Gzip,
             "zlib" => reply.compression = Compression::Zlib,
@@ -102,7 +102,7 @@ impl Told for Teller {
     }
 
     async fn close(&self, cx: &mut Context) -> Result<()> {
-        cx.reply().close_connection = true;
+        cx.reply_options().close_connection = true;
         Ok(())
     }
 }
@@ -197,7 +197,7 @@ async fn attachment_round_trips_with_the_message() {
         "Call",
         |mut cx: Context, body| async move {
             let twice = [&cx.attachment()[..], &cx.attachment()[..]].concat();
-            cx.reply().attachment = twice.into();
+            cx.reply_options().attachment = twice.into();
             (cx, Ok(body))
         },
     );
@@ -233,7 +233,7 @@ async fn handler_sees_its_peer() {
         );
         assert_eq!(ToldClient::new(server.client(protocol).unwrap()).peer().await.unwrap(), "in-process");
     }
-    assert_eq!(*Context::detached().peer(), Peer::InProcess);
+    assert_eq!(*Context::for_test().peer(), Peer::InProcess);
 }
 
 #[tokio::test]

@@ -38,14 +38,14 @@ impl Shapes for RecordingBackend {
     async fn unary(&self, cx: &mut Context, text: String) -> Result<String> {
         let word = cx.metadata().get("word").unwrap_or_default().to_owned();
         self.0.lock().unwrap().push(format!("{text} {word} {}", cx.remaining().is_some()));
-        cx.reply().metadata.insert("answered", word);
-        cx.reply().attachment = cx.attachment().clone();
-        cx.reply().trailers.insert("behind", "it");
+        cx.reply_options().metadata.insert("answered", word);
+        cx.reply_options().attachment = cx.attachment().clone();
+        cx.reply_options().trailers.insert("behind", "it");
         Ok(text)
     }
 
     async fn fail(&self, cx: &mut Context, text: String) -> Result<String> {
-        cx.reply().trailers.insert("behind", "the failure");
+        cx.reply_options().trailers.insert("behind", "the failure");
         Err(Status::not_found(text).with_number(2404).into())
     }
 
@@ -302,7 +302,7 @@ async fn forwarded_stream_ends_with_its_caller_though_its_server_reads_nothing()
     }
     drop((stream, caller));
     tokio::time::pause();
-    assert_eq!(soon(ended.recv()).await.unwrap().unwrap(), StreamEnd::GivenUp);
+    assert_eq!(soon(ended.recv()).await.unwrap().unwrap(), StreamEnd::CallerGone);
 }
 
 #[tokio::test]
@@ -480,7 +480,10 @@ impl Hook for Guard {
     }
 
     fn on_response(&self, call: &AnsweredCall<'_>) {
-        self.0.lock().unwrap().push(format!("answered {}/{} {}", call.service, call.method, call.known));
+        self.0
+            .lock()
+            .unwrap()
+            .push(format!("answered {}/{} {}", call.service, call.method, call.method_found));
     }
 }
 

@@ -208,11 +208,11 @@ async fn function_can_take_the_context_first() {
                 Ok::<_, Status>(format!("{n} {item} for {tenant}"))
             })
             .function("tagged", |mut cx: Context, n: i32| async move {
-                cx.reply().metadata.insert("tag", "t");
+                cx.reply_options().metadata.insert("tag", "t");
                 (cx, n + 1)
             })
             .function("refused", |mut cx: Context| async move {
-                cx.reply().metadata.insert("tag", "t");
+                cx.reply_options().metadata.insert("tag", "t");
                 (cx, Err::<(), _>(Status::aborted("lost")))
             }),
     )

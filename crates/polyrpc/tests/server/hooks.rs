@@ -58,7 +58,7 @@ impl Hook for Log {
     }
 
     fn on_response(&self, call: &AnsweredCall<'_>) {
-        let known = if call.known { "known" } else { "unknown" };
+        let known = if call.method_found { "known" } else { "unknown" };
         let failure = call.failure.map_or_else(|| "ok".to_owned(), |status| status.code().to_string());
         self.note(format!("answered {} {} {known} {failure}", call.service, call.method));
     }

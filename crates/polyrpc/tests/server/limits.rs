@@ -192,7 +192,7 @@ struct Shrinker;
 
 impl Shrink for Shrinker {
     async fn zeros(&self, cx: &mut Context, length: usize, compression: u8) -> Result<String> {
-        cx.reply().compression = match compression {
+        cx.reply_options().compression = match compression {
             1 => Compression::Gzip,
             2 => Compression::Zlib,
             _ => Compression::Snappy,

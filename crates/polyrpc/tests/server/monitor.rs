@@ -131,7 +131,7 @@ async fn a_monitor_sees_the_methods_the_counters_and_the_health() {
     let echo = now.iter().find(|method| method.method == "echo").unwrap();
     let lately = echo.since(then.iter().find(|then| then.is_same_method(echo)).unwrap());
     assert_eq!((echo.succeeded, lately.succeeded, lately.started), (4, 3, 3));
-    assert!(lately.percentile(1.0) > Duration::ZERO && lately.max() >= lately.percentile(0.5));
+    assert!(lately.quantile(1.0) > Duration::ZERO && lately.max() >= lately.quantile(0.5));
     let fail = now.iter().find(|method| method.method == "fail").unwrap();
     assert_eq!(fail.failures().collect::<Vec<_>>(), [(polyrpc::Code::NotFound, 1)]);
     assert_eq!(fail.merged(echo).started, 5);

@@ -154,7 +154,7 @@ fn blocking_client_calls_over_tls() {
 
 #[tokio::test]
 async fn listener_can_reject_plaintext() {
-    let secure = SecureServer::start(Prober::default().server(), tls::Builder::required).await;
+    let secure = SecureServer::start(Prober::default().server(), tls::Builder::reject_plaintext).await;
     for protocol in PROTOCOLS {
         assert_eq!(soon(secure.probe(protocol).echo("a".into())).await.unwrap(), "a", "{protocol:?}");
         let clear = ProbeClient::new(common::client(protocol, &secure.server));
@@ -164,7 +164,7 @@ async fn listener_can_reject_plaintext() {
 
 #[tokio::test]
 async fn plaintext_to_a_tls_port_is_reported_as_such() {
-    let secure = SecureServer::start(Prober::default().server(), tls::Builder::required).await;
+    let secure = SecureServer::start(Prober::default().server(), tls::Builder::reject_plaintext).await;
     let address = secure.server.address().to_string();
     for scheme in
         ["baidu-std", "rpcx", "fb-rpc", "grpc", "http", "http?dialect=json-rpc", "rest-rpc", "net-rpc"]
@@ -444,7 +444,7 @@ async fn changed_files_are_reloaded_and_broken_ones_reported() {
     let reported = Arc::new(Mutex::new(Vec::new()));
     let tell = reported.clone();
     let tls = tls::Server::builder(files.identity())
-        .watch(Duration::from_millis(10))
+        .reload_interval(Duration::from_millis(10))
         .on_reload(move |result: &polyrpc::client::Result<()>| tell.lock().unwrap().push(result.clone()))
         .build()
         .unwrap();
@@ -479,7 +479,7 @@ async fn client_reloads_its_files_like_a_server() {
     let tls = tls::Client::new()
         .ca(trusted.clone())
         .identity(files.identity())
-        .watch(Duration::from_millis(10))
+        .reload_interval(Duration::from_millis(10))
         .on_reload(move |result: &polyrpc::client::Result<()>| tell.lock().unwrap().push(result.clone()));
     let (before, after) = (server(&old).await, server(&new).await);
     let caller = |server: &ServerHandle| {
@@ -670,12 +670,14 @@ async fn x509_v1_client_certificate_is_accepted() {
 #[tokio::test]
 async fn plaintext_data_streams_are_not_granted_on_a_tls_only_port() {
     let streams = || polyrpc::transfer::Streams::new(|_, _| async { Ok(()) });
-    let secure = SecureServer::start(Server::new().streams(streams()), tls::Builder::required).await;
+    let secure = SecureServer::start(Server::new().streams(streams()), tls::Builder::reject_plaintext).await;
     let client = secure.client(Protocol::Rpcx);
     let error = soon(client.byte_stream(&Default::default())).await.unwrap_err();
     assert!(error.message().contains("no listener for data connections"), "{error}");
-    let tls =
-        tls::Server::builder(identity(&secure.authority.issue(&["127.0.0.1"]))).required().build().unwrap();
+    let tls = tls::Server::builder(identity(&secure.authority.issue(&["127.0.0.1"])))
+        .reject_plaintext()
+        .build()
+        .unwrap();
     let server = Server::new().streams(streams()).bind(Listen::on("127.0.0.1:0").tls(tls)).await.unwrap();
     let server = server.and("127.0.0.1:0").await.unwrap().start();
     let client = Client::builder(&url(Protocol::Rpcx, &server)).tls(secure.trust()).build().unwrap();
@@ -760,7 +762,7 @@ fn tls_connections_are_distributed_to_cores() {
 async fn failed_tls_handshakes_are_counted_by_cause() {
     let clients = Authority::new("clients");
     let secure = SecureServer::start(Prober::default().server(), |tls| {
-        tls.client_ca(Pem::bytes(clients.pem())).required()
+        tls.client_ca(Pem::bytes(clients.pem())).reject_plaintext()
     })
     .await;
     let refused = |cause: &str| {

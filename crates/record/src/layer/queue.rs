@@ -84,7 +84,8 @@ impl Queue {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).schemas.take()
     }
 
-    /// Waits up to [`POLL_INTERVAL`] for calls; if `may_sleep` and there are none, waits until a call arrives.
+    /// If `may_sleep` and there are no calls, first waits until one arrives. Then waits up to [`POLL_INTERVAL`] for
+    /// more, unless the queue is closed or more than a quarter full.
     pub(super) fn receive(&self, may_sleep: bool) -> QueueItem {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if may_sleep && inner.calls.is_empty() && !inner.is_closed {

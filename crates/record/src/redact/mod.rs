@@ -122,7 +122,7 @@ impl Redaction {
     /// values are removed. All fields have one key, that of the last call.
     ///
     /// If the schema of the method is known, its types decide, and equal values have the same hash in every format. If not,
-    /// a value is hashed as its format writes it. Canonical JSON writes 64-bit integers, bytes and enums as texts, so that
+    /// a value is hashed as its format writes it. ProtoJSON writes 64-bit integers, bytes and enums as texts, so that
     /// their hashes there differ from those in MessagePack.
     #[must_use]
     pub fn hash_field(mut self, path: Path, key: &[u8]) -> Self {

@@ -20,7 +20,7 @@ pub(crate) struct Polite;
 
 impl Greeter for Polite {
     async fn greet(&self, cx: &mut Context, name: String) -> Result<String> {
-        cx.reply().trailers.insert("behind", "it");
+        cx.reply_options().trailers.insert("behind", "it");
         match name.is_empty() {
             true => Err(Status::invalid_argument("no name").into()),
             false => Ok(format!("hello, {name}")),

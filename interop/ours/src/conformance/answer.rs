@@ -20,8 +20,8 @@ pub(crate) async fn unary(
     let Some(wanted) = wanted else {
         return Ok(ConformancePayload { request_info: info.into(), ..Default::default() });
     };
-    append(&wanted.response_headers, &mut cx.reply().metadata);
-    append(&wanted.response_trailers, &mut cx.reply().trailers);
+    append(&wanted.response_headers, &mut cx.reply_options().metadata);
+    append(&wanted.response_trailers, &mut cx.reply_options().trailers);
     pause(wanted.response_delay_ms).await;
     match &wanted.response {
         Some(Response::Error(error)) => {

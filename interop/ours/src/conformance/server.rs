@@ -44,7 +44,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
 fn secure(asked: &ServerCompatRequest) -> Result<tls::Server, Box<dyn Error>> {
     let credentials = asked.server_creds.as_option().cloned().unwrap_or_default();
     let identity = Identity::new(Pem::bytes(credentials.cert), Pem::bytes(credentials.key));
-    let mut tls = tls::Server::builder(identity).required();
+    let mut tls = tls::Server::builder(identity).reject_plaintext();
     if !asked.client_tls_cert.is_empty() {
         tls = tls.client_ca(Pem::bytes(asked.client_tls_cert.clone()));
     }

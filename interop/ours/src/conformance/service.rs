@@ -108,8 +108,8 @@ impl ConformanceService for Conformance {
 }
 
 fn beside(cx: &mut Context, wanted: &StreamResponseDefinition) {
-    append(&wanted.response_headers, &mut cx.reply().metadata);
-    append(&wanted.response_trailers, &mut cx.reply().trailers);
+    append(&wanted.response_headers, &mut cx.reply_options().metadata);
+    append(&wanted.response_trailers, &mut cx.reply_options().trailers);
 }
 
 /// The answers of a stream, one after the other.

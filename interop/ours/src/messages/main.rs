@@ -97,7 +97,7 @@ impl Random {
             _ => {}
         }
         for field in message.fields() {
-            // Canonical JSON has no form for a `Value` that is not set, and an entry of a map may be one.
+            // ProtoJSON has no form for a `Value` that is not set, and an entry of a map may be one.
             let is_needed = field.is_required() || message.is_map_entry();
             let count = match (is_needed, field.is_repeated()) {
                 (true, _) => 1,

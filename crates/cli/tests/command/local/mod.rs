@@ -67,7 +67,7 @@ pub(crate) fn arith() -> ServiceBuilder {
 
 async fn meta(mut cx: Context, args: Args) -> (Context, Result<Reply>) {
     let value = cx.metadata().bytes("k1").cloned().unwrap_or_default();
-    cx.reply().metadata.insert("echo", value);
+    cx.reply_options().metadata.insert("echo", value);
     (cx, Ok(Reply { c: args.a * args.b }))
 }
 
@@ -93,7 +93,7 @@ impl EchoService for Echo {
             Some("snappy") => Compression::Snappy,
             _ => Compression::None,
         };
-        cx.reply().compression = compression;
+        cx.reply_options().compression = compression;
         Ok(EchoResponse { message: request.message, ..EchoResponse::default() })
     }
 }

@@ -56,8 +56,8 @@ fn calls(observed: &NamedClient) -> Vec<OwnEndpoint> {
         client: observed.name.clone(),
         protocol: protocol.to_owned(),
         address: info.instance.address.clone(),
-        attempts: info.calls,
-        failures: info.failures,
+        attempts: info.attempts,
+        failures: info.failed_attempts,
         in_flight: info.in_flight as u64,
     };
     observed.client.endpoints().into_iter().map(call).collect()

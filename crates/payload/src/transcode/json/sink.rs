@@ -42,7 +42,7 @@ impl Sink {
         }
     }
 
-    /// Canonical JSON quotes 64-bit integers, since JavaScript's numbers cannot represent them.
+    /// ProtoJSON quotes 64-bit integers, since JavaScript's numbers cannot represent them.
     fn quotes_64_bits(&self) -> bool {
         self.dialect == Json::Proto3
     }

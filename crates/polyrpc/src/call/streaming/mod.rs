@@ -207,8 +207,8 @@ impl<T> Streaming<T> {
         }
     }
 
-    /// Returns the trailers that the peer sent after its last message (gRPC); empty before the end, and in a stream
-    /// that was created by this process.
+    /// Returns the trailers that the peer sent after its last message (gRPC, gRPC-Web, Connect); empty before
+    /// the end, and in a stream that was created by this process.
     pub fn trailers(&self) -> Metadata {
         match &self.trailers {
             Trailers::None => Metadata::new(),

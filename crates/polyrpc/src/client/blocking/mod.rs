@@ -117,7 +117,7 @@ impl Client {
             sessions: builder.sessions(&url)?,
             defaults: builder.defaults(&url),
             settle_time: url.settle_time(),
-            gate: BlockingConnectGate::new(builder.backoff.unwrap_or_else(Backoff::single_server)),
+            gate: BlockingConnectGate::new(builder.connect_backoff.unwrap_or_else(Backoff::single_server)),
             address: url.address,
             connect_timeout: builder.connect_timeout,
             on_push: builder.on_push,

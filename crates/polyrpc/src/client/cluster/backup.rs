@@ -37,7 +37,7 @@ pub(super) async fn call_with_backup(
 
     let first = retry_loop.next_endpoint(&call.body).await?;
     let mut attempts: FuturesUnordered<_> = [start_attempt(&mut retry_loop, first)].into_iter().collect();
-    let delay = shared.settings.backup.delay(|share| shared.latencies.percentile(share));
+    let delay = shared.settings.backup.delay(|quantile| shared.latencies.quantile(quantile));
     let mut delay = pin!(sleep(delay));
     let mut is_patient = true;
     // Result of the call unless another attempt succeeds.

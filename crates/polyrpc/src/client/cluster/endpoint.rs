@@ -21,8 +21,8 @@ pub(in crate::client) struct Endpoint {
     address: String,
     pool: Arc<Pool>,
     load: Arc<Load>,
-    calls: AtomicU64,
-    failures: AtomicU64,
+    attempts: AtomicU64,
+    failed_attempts: AtomicU64,
     /// Whether it is being probed in the background, or is about to be.
     is_suspect: AtomicBool,
     suspects: Arc<SuspectQueue<Self>>,
@@ -54,8 +54,8 @@ impl Endpoint {
             address: instance.address.clone(),
             pool: Arc::new(pool),
             load,
-            calls: AtomicU64::new(0),
-            failures: AtomicU64::new(0),
+            attempts: AtomicU64::new(0),
+            failed_attempts: AtomicU64::new(0),
             is_suspect: AtomicBool::new(false),
             suspects: common.suspects.clone(),
             circuit: common.breaker.clone().map(|breaker| CircuitState::new(breaker, now())),
@@ -77,7 +77,7 @@ impl Endpoint {
     /// Records the start of an attempt.
     pub(super) fn record_start(&self) {
         self.load.record_start();
-        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.attempts.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Records the end of an attempt.
@@ -88,7 +88,7 @@ impl Endpoint {
     /// Records the outcome of an attempt. Returns whether there were too many failures.
     pub(super) fn record_end(&self, outcome: &AttemptOutcome<'_>) -> bool {
         if outcome.is_server_failure() {
-            self.failures.fetch_add(1, Ordering::Relaxed);
+            self.failed_attempts.fetch_add(1, Ordering::Relaxed);
         }
         let Some(circuit) = &self.circuit else { return false };
         // An unreachable server is ejected already, and takes no permit.
@@ -242,8 +242,8 @@ impl Endpoint {
             in_flight: self.load.in_flight(),
             available: self.load.is_available(now),
             ejected: self.is_ejected(),
-            calls: self.calls.load(Ordering::Relaxed),
-            failures: self.failures.load(Ordering::Relaxed),
+            attempts: self.attempts.load(Ordering::Relaxed),
+            failed_attempts: self.failed_attempts.load(Ordering::Relaxed),
         }
     }
 }
@@ -283,16 +283,16 @@ pub struct EndpointInfo {
     /// ([`CircuitBreaker`](crate::client::cluster::breaker::CircuitBreaker)).
     pub ejected: bool,
     /// Number of attempts since it was listed.
-    pub calls: u64,
+    pub attempts: u64,
     /// Number of those that failed through no fault of the caller.
-    pub failures: u64,
+    pub failed_attempts: u64,
 }
 
 impl EndpointInfo {
     /// Returns the state of the server of a client that has one.
     pub(in crate::client) fn from_pool(pool: &Pool) -> Option<Self> {
         let (instance, counts, available) = pool.connection_info()?;
-        let CallCounts { calls, failures, in_flight } = counts;
-        Some(Self { instance, in_flight, available, ejected: false, calls, failures })
+        let CallCounts { calls: attempts, failures: failed_attempts, in_flight } = counts;
+        Some(Self { instance, in_flight, available, ejected: false, attempts, failed_attempts })
     }
 }

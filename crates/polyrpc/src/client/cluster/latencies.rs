@@ -9,7 +9,7 @@ pub(super) struct Latencies {
     /// Ring buffer in microseconds; the newest value replaces the oldest.
     recent: [AtomicU32; RECENT],
     recorded: AtomicUsize,
-    /// Cached percentile in microseconds, and the number of recorded calls when it was computed.
+    /// Cached quantile in microseconds, and the number of recorded calls when it was computed.
     cached: AtomicU32,
     computed_at: AtomicUsize,
 }
@@ -17,10 +17,10 @@ pub(super) struct Latencies {
 /// Number of calls that count.
 const RECENT: usize = 256;
 
-/// Number of calls required for a percentile.
+/// Number of calls required for a quantile.
 const MIN_CALLS: usize = 32;
 
-/// Number of further calls for which a cached percentile stays valid.
+/// Number of further calls for which a cached quantile stays valid.
 const CACHED_CALLS: usize = 64;
 
 impl Default for Latencies {
@@ -43,9 +43,9 @@ impl Latencies {
         }
     }
 
-    /// Returns this percentile of the recent latencies; `None` if there were too few calls. The value is cached; the
-    /// share must always be the same.
-    pub(super) fn percentile(&self, share: f64) -> Option<Duration> {
+    /// Returns this quantile of the recent latencies; `None` if there were too few calls. The value is
+    /// cached; the quantile must always be the same.
+    pub(super) fn quantile(&self, quantile: f64) -> Option<Duration> {
         let recorded = self.recorded.load(Ordering::Relaxed);
         if recorded < MIN_CALLS {
             return None;
@@ -53,17 +53,17 @@ impl Latencies {
         let computed_at = self.computed_at.load(Ordering::Relaxed);
         if computed_at == 0 || recorded.wrapping_sub(computed_at) >= CACHED_CALLS {
             self.computed_at.store(recorded, Ordering::Relaxed);
-            self.cached.store(self.percentile_of_recent(recorded, share), Ordering::Relaxed);
+            self.cached.store(self.quantile_of_recent(recorded, quantile), Ordering::Relaxed);
         }
         Some(Duration::from_micros(u64::from(self.cached.load(Ordering::Relaxed))))
     }
 
     #[cold]
-    fn percentile_of_recent(&self, recorded: usize, share: f64) -> u32 {
+    fn quantile_of_recent(&self, recorded: usize, quantile: f64) -> u32 {
         let mut all: Vec<u32> =
             self.recent.iter().take(recorded).map(|latency| latency.load(Ordering::Relaxed)).collect();
         all.sort_unstable();
-        let index = (share.clamp(0.0, 1.0) * all.len() as f64) as usize;
+        let index = (quantile.clamp(0.0, 1.0) * all.len() as f64) as usize;
         all.get(index).or_else(|| all.last()).copied().unwrap_or(0)
     }
 }
@@ -73,22 +73,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentile_is_known_after_enough_calls() {
+    fn quantile_is_known_after_enough_calls() {
         let latencies = Latencies::default();
         (1..MIN_CALLS as u64).for_each(|millis| latencies.record(Duration::from_millis(millis)));
-        assert_eq!(latencies.percentile(0.5), None);
+        assert_eq!(latencies.quantile(0.5), None);
         latencies.record(Duration::from_millis(100));
-        assert_eq!(latencies.percentile(0.5), Some(Duration::from_millis(17)));
+        assert_eq!(latencies.quantile(0.5), Some(Duration::from_millis(17)));
         (0..RECENT).for_each(|_| latencies.record(Duration::from_millis(7)));
-        assert_eq!(latencies.percentile(0.99), Some(Duration::from_millis(7)));
+        assert_eq!(latencies.quantile(0.99), Some(Duration::from_millis(7)));
     }
 
     #[test]
-    fn extreme_percentiles_never_panic() {
-        for (share, want) in [(f64::NAN, 1), (-1.0, 1), (2.0, 1)] {
+    fn extreme_quantiles_never_panic() {
+        for (quantile, want) in [(f64::NAN, 1), (-1.0, 1), (2.0, 1)] {
             let latencies = Latencies::default();
             (0..MIN_CALLS).for_each(|_| latencies.record(Duration::from_millis(1)));
-            assert_eq!(latencies.percentile(share), Some(Duration::from_millis(want)));
+            assert_eq!(latencies.quantile(quantile), Some(Duration::from_millis(want)));
         }
     }
 }

@@ -29,8 +29,8 @@ pub enum FailMode {
 pub(in crate::client) enum Backup {
     /// Fixed delay. The default is rpcx's usual 10 ms.
     After(Duration),
-    /// Percentile of the recent latencies.
-    Percentile(f64),
+    /// Quantile of the recent latencies.
+    Quantile(f64),
 }
 
 impl Default for Backup {
@@ -40,11 +40,11 @@ impl Default for Backup {
 }
 
 impl Backup {
-    /// Returns the current delay; `slowest` returns a percentile of the recent latencies.
+    /// Returns the current delay; `slowest` returns a quantile of the recent latencies.
     pub(super) fn delay(self, slowest: impl FnOnce(f64) -> Option<Duration>) -> Duration {
         match self {
             Self::After(delay) => delay,
-            Self::Percentile(share) => slowest(share).unwrap_or(DEFAULT_DELAY).max(MIN_DELAY),
+            Self::Quantile(quantile) => slowest(quantile).unwrap_or(DEFAULT_DELAY).max(MIN_DELAY),
         }
     }
 }

@@ -47,8 +47,8 @@ impl ClusterRecovery {
         }
     }
 
-    /// Admits or rejects a call; during a recovery `chance`, from zero to one, decides. `well` counts the healthy
-    /// servers.
+    /// Admits or rejects a call; during a recovery `chance`, from zero to one, decides. `count_healthy`
+    /// returns the number of healthy servers.
     ///
     /// # Errors
     ///

@@ -1,17 +1,17 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
-/// Backoff between connection attempts, with a jitter of a fifth.
-///
-/// An attempt has failed if no connection could be established, or if the connection ended before any reply (the first
-/// such connection is replaced at once). The first reply resets the backoff.
+/// Pauses that grow from one failure to the next: between attempts to connect
+/// ([`Builder::connect_backoff`](crate::client::Builder::connect_backoff)), or between the attempts of one
+/// call ([`Builder::retry_backoff`](crate::client::Builder::retry_backoff)). These settings have defaults of
+/// their own, and each varies the pauses at random in its own way.
 #[derive(Debug, Clone)]
 pub struct Backoff {
-    /// Pause after the first failure. 100 ms.
+    /// Pause after the first failure. 100 ms in [`Backoff::default`].
     pub initial: Duration,
-    /// Longest pause. 10 s.
+    /// Longest pause. 10 s in [`Backoff::default`].
     pub max: Duration,
-    /// Growth of the pause per failure. 1.6.
+    /// Factor by which the pause grows per failure. 1.6 in [`Backoff::default`].
     pub factor: f64,
 }
 

@@ -207,7 +207,7 @@ const MAX_INITIAL_CONNECTS: usize = 2;
 /// Time for which further callers wait for the outcome of these connects.
 const INITIAL_CONNECT_WAIT: Duration = Duration::from_millis(50);
 
-/// Pause between two connects while a server is tried: at most two a second.
+/// Maximum pause between two connects while a server is tried.
 const MAX_RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A connection that has not failed for this time counts as confirmed although no reply has arrived.

@@ -32,9 +32,10 @@ use crate::transport::{Address, Stream};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ConnectionMode {
-    /// All calls share one connection and are multiplexed on it. If a server limits the calls per connection (HTTP/2),
-    /// further connections are made, up to [a bound](super::Builder::connections). A protocol without correlation ids
-    /// (HTTP/1, rest_rpc since v0.21) uses a pool instead, since one slow call would hold up the rest.
+    /// All calls share one connection and are multiplexed on it. If a server limits the calls per connection
+    /// (HTTP/2), further connections are made, up to [a bound](super::Builder::max_shared_connections). A
+    /// protocol without correlation ids (HTTP/1, rest_rpc up to v0.04 and since v0.21) uses a pool instead,
+    /// since one slow call would hold up the rest.
     #[default]
     Shared,
     /// Every call has a connection to itself, which returns to the pool afterwards.

@@ -94,10 +94,9 @@ impl Client {
 
     /// Opens a call whose encoded messages are sent and received one by one; sent messages are in `format`.
     ///
-    /// Over baidu_std the call itself then carries no message, and the future completes when the reply has arrived. A
-    /// method that expects a message with the call needs [`open_stream_raw`](Self::open_stream_raw).
-    ///
-    /// The future completes when the call has been sent. The options' own format is ignored.
+    /// The future completes when the call has been sent, over baidu_std when its reply has arrived. There the
+    /// call itself carries no message: a method that expects one needs
+    /// [`open_stream_raw`](Self::open_stream_raw). The options' own format is ignored.
     ///
     /// # Errors
     ///

@@ -48,7 +48,7 @@ impl TestListener {
             tls: None,
             sessions: sessions(Lines::default),
             connect_timeout: builder.connect_timeout,
-            gate: ConnectGate::new(self.url().address, builder.backoff.unwrap_or_default()).into(),
+            gate: ConnectGate::new(self.url().address, builder.connect_backoff.unwrap_or_default()).into(),
             cores: None,
             keepalive: builder.keepalive.map(Keepalive::with_interval),
             on_push: None,

@@ -462,7 +462,7 @@ async fn unary_calls_and_streams_share_a_connection() {
 #[tokio::test]
 async fn full_connection_opens_another_and_excess_calls_wait_in_order() {
     let listener = TestListener::new().await;
-    let client = listener.client(Builder::new("").connections(2));
+    let client = listener.client(Builder::new("").max_shared_connections(2));
     let (mut one, first) = listener.accept().join(raw(&client, "A")).await;
     one.expect_frames("open 0 A\n").await;
     one.send_frames("most 1\nhead 0\n").await;
@@ -489,7 +489,7 @@ async fn full_connection_opens_another_and_excess_calls_wait_in_order() {
 #[tokio::test]
 async fn call_that_waits_for_a_slot_keeps_its_deadline() {
     let listener = TestListener::new().await;
-    let client = listener.client(Builder::new("").connections(1));
+    let client = listener.client(Builder::new("").max_shared_connections(1));
     let (mut peer, first) = listener.accept().join(raw(&client, "A")).await;
     let mut first = first;
     peer.send_frames("most 1\nhead 0\n").await;

@@ -136,7 +136,7 @@ async fn call_that_waits_is_woken_once_for_its_slot_and_once_for_its_reply() {
 #[tokio::test]
 async fn call_that_is_dropped_while_it_waits_loses_no_slot() {
     let listener = TestListener::new().await;
-    let client = listener.client(Builder::new("").connections(1));
+    let client = listener.client(Builder::new("").max_shared_connections(1));
     let (mut peer, first) = call_with_limit(&listener, &client, 1).await;
     for dropped in 0..4 {
         let mut calls: Vec<_> = (0..4).map(|n| waiting_call(&client, format!("M{n}"))).collect();
@@ -155,7 +155,7 @@ async fn call_that_is_dropped_while_it_waits_loses_no_slot() {
 #[tokio::test]
 async fn call_that_is_dropped_with_its_slot_leaves_it_to_the_next() {
     let listener = TestListener::new().await;
-    let client = listener.client(Builder::new("").connections(1));
+    let client = listener.client(Builder::new("").max_shared_connections(1));
     let (mut peer, first) = call_with_limit(&listener, &client, 1).await;
     let [one, two] = ["One", "Two"].map(|method| waiting_call(&client, method));
     let three = tokio::spawn(call(&client, "Three"));
@@ -178,7 +178,7 @@ async fn call_that_is_dropped_with_its_slot_leaves_it_to_the_next() {
 #[tokio::test]
 async fn new_call_does_not_take_the_slot_of_one_that_was_woken() {
     let listener = TestListener::new().await;
-    let client = listener.client(Builder::new("").connections(1));
+    let client = listener.client(Builder::new("").max_shared_connections(1));
     let (mut peer, first) = call_with_limit(&listener, &client, 1).await;
     let waiting = waiting_call(&client, "Waiting");
     peer.send_frames("reply 0 y\n").await;
@@ -198,7 +198,7 @@ async fn new_call_does_not_take_the_slot_of_one_that_was_woken() {
 async fn calls_that_wait_use_another_connection_once_theirs_is_lost_or_drained() {
     for drains in [false, true] {
         let listener = TestListener::new().await;
-        let client = listener.client(Builder::new("").connections(1));
+        let client = listener.client(Builder::new("").max_shared_connections(1));
         let (mut peer, first) = call_with_limit(&listener, &client, 1).await;
         let calls: Vec<_> = (0..3).map(|n| tokio::spawn(call(&client, format!("M{n}")))).collect();
         run_ready_tasks().await;
@@ -221,7 +221,7 @@ async fn calls_that_wait_use_another_connection_once_theirs_is_lost_or_drained()
 #[tokio::test]
 async fn call_takes_a_slot_that_becomes_free_while_the_server_cannot_be_reached() {
     let listener = TestListener::new().await;
-    let client = listener.client(Builder::new("").connections(2));
+    let client = listener.client(Builder::new("").max_shared_connections(2));
     let (mut peer, first) = call_with_limit(&listener, &client, 1).await;
     drop(listener);
     let [one, two] = ["One", "Two"].map(|method| tokio::spawn(call(&client, method)));
@@ -240,7 +240,7 @@ async fn call_that_waits_while_the_server_cannot_be_reached_connects_later() {
     let listener = TestListener::new().await;
     let backoff =
         Backoff { initial: Duration::from_millis(50), max: Duration::from_millis(50), ..Backoff::default() };
-    let client = listener.client(Builder::new("").connections(2).backoff(backoff));
+    let client = listener.client(Builder::new("").max_shared_connections(2).connect_backoff(backoff));
     let (mut peer, first) = call_with_limit(&listener, &client, 1).await;
     let address = listener.url().address.to_string();
     drop(listener);

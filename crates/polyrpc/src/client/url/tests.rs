@@ -413,7 +413,7 @@ fn service_url_accepts_parameters_and_any_name() {
         assert!(Url::parse_service(text, &known_protocols()).is_ok(), "{text}");
     }
     for (text, why) in [
-        ("ftp://arith", "unknown protocol `ftp`: want"),
+        ("ftp://arith", "unknown protocol `ftp`: expected"),
         ("rpcx://arith?trnsport=ws", "the parameter `trnsport` is unknown"),
         ("rpcx+etcd://arith", "`+etcd` "),
     ] {

@@ -127,10 +127,10 @@ impl Counts {
         powers.zip(self.0.iter().copied()).filter(|(_, count)| *count > 0)
     }
 
-    /// Returns the percentile: the value at position ⌈share·n⌉, with the values of a bucket spread evenly. Zero if
-    /// there are none.
-    pub(super) fn percentile(&self, share: f64) -> Duration {
-        let rank = ((share * self.total() as f64).ceil() as u64).max(1);
+    /// Returns the quantile: the value at position ⌈quantile·n⌉, with the values of a bucket spread evenly.
+    /// Zero if there are none.
+    pub(super) fn quantile(&self, quantile: f64) -> Duration {
+        let rank = ((quantile * self.total() as f64).ceil() as u64).max(1);
         let mut before = 0;
         for (bucket, &count) in self.0.iter().enumerate() {
             if before + count >= rank {
@@ -203,11 +203,11 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_accurate_to_a_tenth() {
+    fn quantiles_are_accurate_to_a_tenth() {
         let counts = counts((1..=1000).map(|micros| micros * 1000));
         assert_eq!(counts.total(), 1000);
         for share in [0.5, 0.8, 0.9, 0.99, 0.999] {
-            let measured = counts.percentile(share).as_nanos() as f64 / 1e6;
+            let measured = counts.quantile(share).as_nanos() as f64 / 1e6;
             assert!((measured - share).abs() < share / 16.0, "{share}: {measured}");
         }
         assert!(counts.max() >= Duration::from_millis(1));
@@ -215,10 +215,10 @@ mod tests {
     }
 
     #[test]
-    fn empty_histogram_has_percentiles_of_zero() {
+    fn empty_histogram_has_quantiles_of_zero() {
         let none = Counts::default();
-        assert_eq!((none.percentile(0.99), none.max(), none.total()), (Duration::ZERO, Duration::ZERO, 0));
-        assert_eq!(none.percentile(f64::NAN), Duration::ZERO);
+        assert_eq!((none.quantile(0.99), none.max(), none.total()), (Duration::ZERO, Duration::ZERO, 0));
+        assert_eq!(none.quantile(f64::NAN), Duration::ZERO);
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
         let (then, now) = (counts([1000, 2000]), counts([1000, 2000, 1 << 20]));
         let since = now.since(&then);
         assert_eq!(since.total(), 1);
-        assert!(since.percentile(0.5) > Duration::from_millis(1));
+        assert!(since.quantile(0.5) > Duration::from_millis(1));
         assert_eq!(now.cumulative_counts((-14, 1), 8).first().map(|(_, count)| *count), Some(2));
         assert_eq!(now.cumulative_counts((-14, 1), 8).last().map(|(_, count)| *count), Some(3));
         assert_eq!(now.cumulative_counts((-14, 1), 1).len(), 15 * 8 + 1);

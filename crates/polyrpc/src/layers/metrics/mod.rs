@@ -27,7 +27,7 @@ use super::{CallEnd, CallStart, CallTracer};
 use crate::call::{self, Countable, Outcome, Peer};
 use crate::layer::{Call, Layer, Next, Side};
 use crate::propagation::{self, CallScope, CallTrace};
-use crate::running::{self, CallKey, Entry, Poll, RunningCall, TrackedCall};
+use crate::running::{self, CallKey, Entry, RunningCall, RunningPoll, TrackedCall};
 
 /// Counters and latencies of calls, for each method, protocol, side and outcome.
 ///
@@ -246,19 +246,19 @@ impl Metrics {
     }
 
     /// Returns the call of a [poll](super::current_polls), if it is counted here.
-    pub fn polled(&self, poll: &Poll) -> Option<RunningCall> {
+    pub fn call_of_poll(&self, poll: &RunningPoll) -> Option<RunningCall> {
         let key = poll.key();
         (key.metrics == self.0.number).then(|| self.running_call(&key, Some(*poll), None))
     }
 
     /// Returns the call whose [label](super::label_stacks) is in a stack, if it is counted here. `functions` are the
     /// demangled names of the stack's functions, the outermost first; the label of the innermost call counts.
-    pub fn labelled<'n>(&self, functions: impl IntoIterator<Item = &'n str>) -> Option<RunningCall> {
+    pub fn call_of_stack<'n>(&self, functions: impl IntoIterator<Item = &'n str>) -> Option<RunningCall> {
         let key = running::find_label(functions)?;
         (key.metrics == self.0.number).then(|| self.running_call(&key, None, None))
     }
 
-    fn running_call(&self, key: &CallKey, poll: Option<Poll>, entry: Option<&Entry>) -> RunningCall {
+    fn running_call(&self, key: &CallKey, poll: Option<RunningPoll>, entry: Option<&Entry>) -> RunningCall {
         let Key { side, service, method, protocol } =
             &self.0.table.at(SeriesIndex::from_number(key.series)).key;
         RunningCall {
@@ -330,7 +330,7 @@ impl Observer for Metrics {
                         arrived: None,
                         declared: true,
                     };
-                    tracer.end(&call, end);
+                    tracer.end_unrecorded(&call, end);
                 }
             }
         }
@@ -425,7 +425,7 @@ impl MethodStats {
     ///         Some(then) => method.since(then),
     ///         None => method,
     ///     };
-    ///     println!("{}: {:?}", lately.method, lately.percentile(0.99));
+    ///     println!("{}: {:?}", lately.method, lately.quantile(0.99));
     /// }
     /// ```
     #[must_use]
@@ -486,9 +486,10 @@ impl MethodStats {
         self.totals.took.native_buckets().collect()
     }
 
-    /// Returns the latency percentile of successful calls, accurate to a tenth: 0.99 for the slowest of a hundred.
-    pub fn percentile(&self, share: f64) -> Duration {
-        self.totals.took.percentile(share)
+    /// Returns a quantile of the latencies of successful calls, accurate to a tenth: 0.99 for the slowest of
+    /// a hundred.
+    pub fn quantile(&self, quantile: f64) -> Duration {
+        self.totals.took.quantile(quantile)
     }
 }
 

@@ -46,7 +46,7 @@ impl Method for Page {
         let (format, body) = match cx.protocol().descriptor().capabilities.has_fields() {
             // In gRPC the body is a message of its own type too.
             true => {
-                cx.reply().metadata.insert("content-type", kind);
+                cx.reply_options().metadata.insert("content-type", kind);
                 (Format::Raw, Ok(page))
             }
             false => {

@@ -65,7 +65,8 @@ struct DeclaredMethods {
 /// One of this many series may have a name that a caller invented.
 const UNDECLARED_SHARE: usize = 4;
 
-/// Maximum length of an undeclared service and method name in bytes; longer names are counted as `other`.
+/// Maximum length in bytes of the service and the method name of an undeclared method together; longer ones are
+/// counted as `other`.
 const MAX_UNDECLARED_NAME_LEN: usize = 256;
 
 /// Position of a series in the table.

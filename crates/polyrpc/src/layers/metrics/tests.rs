@@ -43,7 +43,7 @@ fn calls_are_counted_by_method_side_and_outcome() {
     assert_eq!((client.side, client.started, client.succeeded), (Side::Client, 1, 1));
     assert_eq!((&*server.service, &*server.method, server.protocol), ("Arith", "Mul", "rpcx"));
     assert_eq!((server.started, server.succeeded, server.failed, server.in_flight()), (102, 100, 1, 1));
-    assert!(server.percentile(0.99).abs_diff(Duration::from_micros(99)) < Duration::from_micros(13));
+    assert!(server.quantile(0.99).abs_diff(Duration::from_micros(99)) < Duration::from_micros(13));
     assert_eq!(server.average, Duration::from_nanos(50_500));
 }
 

@@ -94,7 +94,7 @@ impl<'a> SeriesSnapshot<'a> {
     }
 
     fn quantiles(&self) -> Value {
-        let took = |share| self.recent.took.percentile(share).as_secs_f64();
+        let took = |share| self.recent.took.quantile(share).as_secs_f64();
         let mut quantiles: Vec<_> = QUANTILES.iter().map(|&(name, share)| (name, took(share))).collect();
         quantiles.push(("1", self.recent.took.max().as_secs_f64()));
         Value::Summary(quantiles, self.totals.nanos as f64 / 1e9, self.totals.successes())
@@ -224,7 +224,7 @@ impl SeriesSnapshot<'_> {
     fn summary(&self, name: &str) -> [Family; 6] {
         let gauge = |end: &str, value| Family::gauge(format!("{name}_{end}"), "", value);
         let micros = |took: Duration| took.as_micros() as f64;
-        let took = |share| micros(self.recent.took.percentile(share));
+        let took = |share| micros(self.recent.took.quantile(share));
         let mut quantiles: Vec<_> = QUANTILES.iter().map(|&(name, share)| (name, took(share))).collect();
         quantiles.push(("1", micros(self.recent.took.max())));
         let sum = (self.totals.nanos / 1000) as f64;

@@ -61,9 +61,9 @@ impl Layer for LimitLayer {
 /// permit is kept in its context.
 fn hold_while_running(permit: Permit, call: &mut Call, next: &Next) -> Option<Permit> {
     let Some(cx) = call.context_mut().filter(|_| next.is_blocking()) else { return Some(permit) };
-    match cx.attached_mut::<Permits>() {
+    match cx.extension_mut::<Permits>() {
         Some(Permits(permits)) => permits.push(permit),
-        None => drop(cx.attach(Permits(vec![permit]))),
+        None => drop(cx.insert_extension(Permits(vec![permit]))),
     }
     None
 }

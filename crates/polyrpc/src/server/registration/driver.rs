@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::checked::{CheckedRegistration, ServiceAttributes};
-use super::{Event, Registration, RegistrationHandle};
+use super::{Registration, RegistrationEvent, RegistrationHandle};
 use crate::client::Result;
 use crate::discovery::{Advertisement, Attributes, Instance, Registrar, jitter};
 use crate::server::connections::ConnectionRegistry;
@@ -170,7 +170,7 @@ impl RegistrationTask {
             tracing::warn!(service = %entry.service, state, "a registry overrides the state of this server");
             self.attributes.all.set_attribute(&entry.service, STATE_ATTRIBUTE, state);
         }
-        self.registration.notify(Event::Overridden(&entry));
+        self.registration.notify(RegistrationEvent::Overridden(&entry));
     }
 
     async fn publish(&mut self) {
@@ -190,14 +190,14 @@ impl RegistrationTask {
                 Ok(()) if was_entered => {}
                 Ok(()) => {
                     tracing::info!(%entry, "registered");
-                    self.registration.notify(Event::Registered(&entry));
+                    self.registration.notify(RegistrationEvent::Registered(&entry));
                 }
                 Err(error) => {
                     if (was_entered || self.failures == 0) && !is_told {
                         is_told = true;
                         tracing::warn!(%entry, %error, "registration failed; it will be retried");
                     }
-                    self.registration.notify(Event::Failed(&entry, error));
+                    self.registration.notify(RegistrationEvent::Failed(&entry, error));
                 }
             }
         }
@@ -213,12 +213,12 @@ impl RegistrationTask {
         let mut is_told = false;
         while let Some((entry, outcome)) = outcomes.next().await {
             match &outcome {
-                Ok(()) => self.registration.notify(Event::Deregistered(&entry)),
+                Ok(()) => self.registration.notify(RegistrationEvent::Deregistered(&entry)),
                 Err(error) => {
                     if !std::mem::replace(&mut is_told, true) {
                         tracing::warn!(%entry, %error, "deregistration failed; the entry expires after its TTL");
                     }
-                    self.registration.notify(Event::Failed(&entry, error));
+                    self.registration.notify(RegistrationEvent::Failed(&entry, error));
                 }
             }
         }
@@ -226,7 +226,7 @@ impl RegistrationTask {
 
     /// Returns the entries to publish now.
     fn entries(&mut self) -> Vec<Advertisement> {
-        let rates = self.registration.rates.then(|| self.rates());
+        let rates = self.registration.publish_rates.then(|| self.rates());
         // Later changes are published the next time.
         let own = self.attributes.own.borrow_and_update();
         let entry = |service: &mut Service| {
@@ -302,7 +302,7 @@ async fn attempt(
 
 impl Registration {
     /// A callback that panics must not keep the server from being published.
-    fn notify(&self, event: Event<'_>) {
+    fn notify(&self, event: RegistrationEvent<'_>) {
         if let Some(listener) = &self.on_event {
             let _ = catch_unwind(AssertUnwindSafe(|| listener(event)));
         }

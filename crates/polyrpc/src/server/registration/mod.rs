@@ -36,7 +36,7 @@ use crate::transport::Address;
 /// let registration = Registration::new()
 ///     .advertise("10.0.0.7")
 ///     .attributes(Attributes::new().with("weight", "5").with("group", "blue"))
-///     .rates();
+///     .publish_rates();
 /// ```
 #[derive(Clone)]
 pub struct Registration {
@@ -46,19 +46,19 @@ pub struct Registration {
     services: Option<Vec<String>>,
     of_services: BTreeMap<String, Attributes>,
     functions: Option<String>,
-    rates: bool,
+    publish_rates: bool,
     refresh_interval: Duration,
     ttl: Duration,
     deregister_timeout: Duration,
     on_event: Option<Listener>,
 }
 
-type Listener = Arc<dyn Fn(Event<'_>) + Send + Sync>;
+type Listener = Arc<dyn Fn(RegistrationEvent<'_>) + Send + Sync>;
 
 /// Event of a published entry: see [`Registration::on_event`].
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub enum Event<'a> {
+pub enum RegistrationEvent<'a> {
     /// The registry has accepted the entry, for the first time or again after a failure.
     Registered(&'a Advertisement),
     /// The registry rejected it, or could not be reached; it is retried.
@@ -81,7 +81,7 @@ impl Registration {
             services: None,
             of_services: BTreeMap::new(),
             functions: None,
-            rates: false,
+            publish_rates: false,
             refresh_interval: Duration::from_secs(3),
             ttl: Duration::from_secs(10),
             deregister_timeout: Duration::from_secs(2),
@@ -141,8 +141,8 @@ impl Registration {
     /// Publishes with each entry the server's calls and connections per second since its start, as `calls` and
     /// `connections`, by which clients may choose. rpcx's servers publish them.
     #[must_use]
-    pub fn rates(mut self) -> Self {
-        self.rates = true;
+    pub fn publish_rates(mut self) -> Self {
+        self.publish_rates = true;
         self
     }
 
@@ -171,7 +171,7 @@ impl Registration {
 
     /// Sets a callback for events of the entries. It runs on the task that publishes them and must not block.
     #[must_use]
-    pub fn on_event(mut self, listener: impl Fn(Event<'_>) + Send + Sync + 'static) -> Self {
+    pub fn on_event(mut self, listener: impl Fn(RegistrationEvent<'_>) + Send + Sync + 'static) -> Self {
         self.on_event = Some(Arc::new(listener));
         self
     }

@@ -141,7 +141,7 @@ async fn attributes_can_change_while_the_server_runs() {
 #[tokio::test(start_paused = true)]
 async fn call_and_connection_rates_are_reported() {
     let registry = InProcess::new();
-    let running = start(server().register_in(registry.clone(), Registration::new().rates())).await;
+    let running = start(server().register_in(registry.clone(), Registration::new().publish_rates())).await;
     let address = running.address().to_string();
     let mut sets = registry.discover("Arith").watch();
     wait_published(&registry, "Arith").await;
@@ -207,10 +207,10 @@ async fn unreachable_registry_is_retried_and_reported() {
     let telling = events.clone();
     let registration = Registration::new().on_event(move |event| {
         let text = match event {
-            Event::Registered(entry) => format!("entered {}", entry.service),
-            Event::Failed(entry, error) => format!("{}: {}", entry.service, error.message()),
-            Event::Deregistered(entry) => format!("withdrawn {}", entry.service),
-            Event::Overridden(entry) => format!("overruled {}", entry.service),
+            RegistrationEvent::Registered(entry) => format!("entered {}", entry.service),
+            RegistrationEvent::Failed(entry, error) => format!("{}: {}", entry.service, error.message()),
+            RegistrationEvent::Deregistered(entry) => format!("withdrawn {}", entry.service),
+            RegistrationEvent::Overridden(entry) => format!("overruled {}", entry.service),
         };
         telling.lock().unwrap().push(text);
         panic!("a listener's error does not affect the others");
@@ -273,7 +273,7 @@ async fn external_changes_in_a_registry_are_kept_and_applied() {
         .advertise("h:1")
         .attributes("weight=3".parse::<Attributes>().unwrap())
         .on_event(move |event| {
-            if let Event::Overridden(entry) = event {
+            if let RegistrationEvent::Overridden(entry) = event {
                 told_of.lock().unwrap().push(entry.instance.attributes.is_active());
             }
         });

@@ -90,8 +90,8 @@ async fn unknown_method_is_rejected_before_any_message() {
 #[tokio::test]
 async fn server_stream_answers_with_many_messages() {
     let numbers = |mut cx: Context, body: Bytes| async move {
-        cx.reply().metadata.insert("key", "head");
-        cx.reply().trailers.insert("key", "tail");
+        cx.reply_options().metadata.insert("key", "head");
+        cx.reply_options().trailers.insert("key", "tail");
         let trailers = cx.trailers();
         let messages = Streaming::from_iter([body.clone(), body]).chain(stream::once(async move {
             trailers.insert("late", "too");

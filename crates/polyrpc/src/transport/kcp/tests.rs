@@ -389,7 +389,8 @@ async fn accept_written(listener: &Listener) -> Box<dyn DatagramStream> {
 #[tokio::test]
 async fn long_silent_conversation_is_evicted() {
     let idle = Duration::from_secs(3);
-    let (listener, address) = listener(Config { conversations: 1, idle, ..Config::default() }).await;
+    let (listener, address) =
+        listener(Config { conversations: 1, idle_timeout: idle, ..Config::default() }).await;
     let relay = Relay::start(&address).await;
     let mut gone = into_carried(connect(&relay.address, settings(Config::default())).await.unwrap());
     write(&mut gone, b"hello").await;
@@ -465,7 +466,7 @@ fn probe(conv: u32) -> Vec<u8> {
 #[tokio::test]
 async fn forged_address_is_sent_at_most_three_times_what_came_from_it() {
     let (idle, tuning) = (Duration::from_secs(6), Tuning::fast());
-    let (listener, address) = listener(Config { idle, tuning, ..Config::default() }).await;
+    let (listener, address) = listener(Config { idle_timeout: idle, tuning, ..Config::default() }).await;
     let victim = UdpSocket::bind("127.0.0.9:0").await.unwrap();
     let request = segment(7, &[0; 18]);
     victim.send_to(&request, &address).await.unwrap();

@@ -72,7 +72,7 @@ impl Connector {
         let connecting = endpoint.connect_with(client, peer, &self.name).map_err(io::Error::other)?;
         let connection = connecting.await?;
         let (send, receive) = connection.open_bi().await?;
-        let answers = AnswerWatch::start(connection.clone(), self.config.window, self.config.unanswered);
+        let answers = AnswerWatch::start(connection.clone(), self.config.window, self.config.ack_timeout);
         Ok(Stream::new_client(connection, send, receive, answers))
     }
 }

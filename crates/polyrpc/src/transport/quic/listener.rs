@@ -159,7 +159,7 @@ async fn accept(
         streamless: Arc::new(KeptConnections::streamless()),
         ended: Arc::new(KeptConnections::ended()),
         accepted,
-        stream_timeout: admission.config.stream_timeout,
+        open_stream_timeout: admission.config.open_stream_timeout,
     };
     // Connections after their handshake are bounded by `streamless` and by the server.
     let mut waiting = JoinSet::new();
@@ -253,7 +253,7 @@ struct AcceptQueue {
     streamless: Arc<KeptConnections>,
     ended: Arc<KeptConnections>,
     accepted: mpsc::Sender<(transport::Stream, Peer)>,
-    stream_timeout: Duration,
+    open_stream_timeout: Duration,
 }
 
 impl AcceptQueue {
@@ -261,7 +261,7 @@ impl AcceptQueue {
     /// nothing; such a client sends keepalives.
     async fn enter(self, connection: Connection) {
         self.streamless.enter(connection.clone());
-        let opened = timeout(self.stream_timeout, connection.accept_bi()).await;
+        let opened = timeout(self.open_stream_timeout, connection.accept_bi()).await;
         self.streamless.leave(&connection);
         match opened {
             Ok(Ok((send, receive))) => {

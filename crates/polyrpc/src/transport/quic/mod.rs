@@ -43,13 +43,13 @@ pub struct Config {
     /// Protocol names to offer in the handshake (ALPN), in order of preference; the other side must support one of
     /// them. Default: `rpcx`, which is also rpcx's default.
     pub alpn: Vec<String>,
-    /// Idle timeout: how long nothing may be received from the peer. Default: 30 s.
-    pub idle: Duration,
+    /// How long nothing may be received from the peer. Default: 30 s.
+    pub idle_timeout: Duration,
     /// Interval of a client's keepalives. Default: 10 s.
     pub keepalive: Option<Duration>,
-    /// How long a server may leave a client's packets unanswered; then the connection ends, and the calls in flight
-    /// fail (TCP's `TCP_USER_TIMEOUT`). Default: 5 s.
-    pub unanswered: Duration,
+    /// How long a server may leave a client's packets unacknowledged; then the connection ends, and the calls
+    /// in flight fail (TCP's `TCP_USER_TIMEOUT`). Default: 5 s.
+    pub ack_timeout: Duration,
     /// Flow-control window: bytes that the peer may send before they are read, and that are buffered until the peer has
     /// acknowledged them, so a connection holds at most twice as many. They do not count in a server's memory budget:
     /// a connection that is accepted while there are many has a smaller window ([`MAX_WINDOWS`]). Default: 1 MiB, enough
@@ -57,18 +57,18 @@ pub struct Config {
     pub window: u32,
     /// How long a client may take to open its stream once it is connected; then the server closes the connection.
     /// Default: 2 minutes.
-    pub stream_timeout: Duration,
+    pub open_stream_timeout: Duration,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
             alpn: vec!["rpcx".to_owned()],
-            idle: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(30),
             keepalive: Some(Duration::from_secs(10)),
-            unanswered: Duration::from_secs(5),
+            ack_timeout: Duration::from_secs(5),
             window: 1 << 20,
-            stream_timeout: Duration::from_secs(120),
+            open_stream_timeout: Duration::from_secs(120),
         }
     }
 }
@@ -82,7 +82,7 @@ impl Config {
     /// buffer 10 MB of unacknowledged data.
     fn transport(&self, window: u32) -> TransportConfig {
         let mut transport = TransportConfig::default();
-        let idle = VarInt::try_from(self.idle.as_millis().min(u128::from(u32::MAX)) as u64);
+        let idle = VarInt::try_from(self.idle_timeout.as_millis().min(u128::from(u32::MAX)) as u64);
         transport
             .max_concurrent_bidi_streams(VarInt::from_u32(1))
             .max_concurrent_uni_streams(VarInt::from_u32(0))

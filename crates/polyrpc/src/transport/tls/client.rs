@@ -36,7 +36,7 @@ pub struct Client {
     identity: Option<Identity>,
     server_name: Option<String>,
     accepts_any: bool,
-    watch: Option<Duration>,
+    reload_interval: Option<Duration>,
     report: Report,
 }
 
@@ -74,18 +74,18 @@ impl Client {
         self
     }
 
-    /// Checks for changed files when connecting, at most at this interval, and reloads all of them if one has changed:
-    /// certificate, key and authorities. New connections use the new ones; existing connections are not affected. An
-    /// error in new files is a `tracing` event of level WARN, or passed to [`on_reload`](Self::on_reload); the old
-    /// files remain in use until it is fixed.
+    /// Checks for changed files when connecting, once per interval at most, and reloads all of them if one
+    /// has changed: certificate, key and authorities. New connections use the new ones; existing connections
+    /// are not affected. An error in new files is a `tracing` event of level WARN, or passed to
+    /// [`on_reload`](Self::on_reload); the old files remain in use until it is fixed.
     #[must_use]
-    pub fn watch(mut self, every: Duration) -> Self {
-        self.watch = Some(every.max(Duration::from_millis(10)));
+    pub fn reload_interval(mut self, interval: Duration) -> Self {
+        self.reload_interval = Some(interval.max(Duration::from_millis(10)));
         self
     }
 
-    /// Sets the function that is called when [watched](Self::watch) files were reloaded, and when that failed. It must
-    /// not block.
+    /// Sets the function that is called when changed files were [reloaded](Self::reload_interval), and when
+    /// that failed. It must not block.
     #[must_use]
     pub fn on_reload(
         mut self,
@@ -97,7 +97,7 @@ impl Client {
 
     /// Returns the interval of checking its files.
     pub(super) fn watch_interval(&self) -> Option<Duration> {
-        self.watch
+        self.reload_interval
     }
 
     pub(super) fn report(&self) -> &Report {

@@ -28,7 +28,7 @@ use crate::error::ClientResult as Result;
 ///
 /// let tls = tls::Server::builder(Identity::new("server.pem", "server.key"))
 ///     .client_ca("clients.pem")
-///     .watch(Duration::from_secs(10))
+///     .reload_interval(Duration::from_secs(10))
 ///     .build()?;
 /// # Ok(())
 /// # }
@@ -63,8 +63,8 @@ impl Server {
         Builder {
             identities: vec![identity],
             clients: Clients::Unasked,
-            required: false,
-            watch: None,
+            reject_plaintext: false,
+            reload_interval: None,
             report: Report::default(),
         }
     }
@@ -100,14 +100,14 @@ impl Server {
         self.0.settings.stamps() != self.loaded().stamps
     }
 
-    /// Returns whether clear text is rejected.
+    /// Returns whether plaintext is rejected.
     pub(super) fn is_required(&self) -> bool {
-        self.0.settings.required
+        self.0.settings.reject_plaintext
     }
 
     /// Returns the interval at which its files are checked.
     pub(super) fn watch_interval(&self) -> Option<Duration> {
-        self.0.settings.watch
+        self.0.settings.reload_interval
     }
 
     pub(super) fn report(&self) -> &Report {
@@ -130,8 +130,8 @@ impl fmt::Debug for Server {
 pub struct Builder {
     identities: Vec<Identity>,
     clients: Clients,
-    required: bool,
-    watch: Option<Duration>,
+    reject_plaintext: bool,
+    reload_interval: Option<Duration>,
     report: Report,
 }
 
@@ -166,10 +166,10 @@ impl Builder {
         self
     }
 
-    /// Rejects clear text.
+    /// Rejects plaintext connections; by default they are accepted too.
     #[must_use]
-    pub fn required(mut self) -> Self {
-        self.required = true;
+    pub fn reject_plaintext(mut self) -> Self {
+        self.reject_plaintext = true;
         self
     }
 
@@ -177,12 +177,13 @@ impl Builder {
     /// new files is a `tracing` event of level WARN, or passed to [`on_reload`](Self::on_reload); the old ones stay in
     /// use until it is fixed.
     #[must_use]
-    pub fn watch(mut self, every: Duration) -> Self {
-        self.watch = Some(every.max(Duration::from_millis(10)));
+    pub fn reload_interval(mut self, interval: Duration) -> Self {
+        self.reload_interval = Some(interval.max(Duration::from_millis(10)));
         self
     }
 
-    /// Sets a callback for each reload of [watched](Self::watch) files, successful or not. It must not block.
+    /// Sets a callback for each reload of [changed](Self::reload_interval) files, successful or not. It must
+    /// not block.
     #[must_use]
     pub fn on_reload(mut self, report: impl Fn(&Result<()>) + Send + Sync + 'static) -> Self {
         self.report = Report::new(report);

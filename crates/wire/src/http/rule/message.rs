@@ -237,7 +237,7 @@ fn default_scalar(field: &Field, dialect: Json) -> &'static [u8] {
         Kind::Message(_) | Kind::Group(_) => b"null",
         Kind::Bool => b"false",
         Kind::String | Kind::Bytes => b"\"\"",
-        // Canonical JSON writes them as strings, since JavaScript's numbers have 53 bits.
+        // ProtoJSON writes them as strings, since JavaScript's numbers have 53 bits.
         Kind::Int64 | Kind::Uint64 | Kind::Sint64 | Kind::Fixed64 | Kind::Sfixed64
             if dialect == Json::Proto3 =>
         {
@@ -264,7 +264,7 @@ fn json(message: &Message, field: &Field, values: &[&String]) -> Result<String, 
     }
 }
 
-/// Converts a text to JSON. Canonical JSON accepts numbers, bytes and times as strings, but not booleans or the numbers
+/// Converts a text to JSON. ProtoJSON accepts numbers, bytes and times as strings, but not booleans or the numbers
 /// of enums.
 fn scalar(message: &Message, field: &Field, text: &str) -> Result<String, RequestMappingError> {
     let wrapped = |id| message.pool().message_at(id);

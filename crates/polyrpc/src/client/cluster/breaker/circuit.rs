@@ -293,7 +293,7 @@ mod tests {
         let now = Instant::now();
         for breaker in [
             CircuitBreaker::consecutive(20, LONG),
-            CircuitBreaker::rate(0.5, 20, LONG),
+            CircuitBreaker::failure_ratio(0.5, 20, LONG),
             CircuitBreaker::brpc(),
         ] {
             let circuit = CircuitState::new(breaker, now);

@@ -23,8 +23,8 @@ pub(super) use self::quota::{EjectionPermit, EjectionQuota};
 /// turn a queue into a herd.
 ///
 /// An *ejected* server gets no calls until its ejection is over and a [probe](super::HealthCheck) has succeeded. If
-/// everything fails, no single server is the cause. Therefore only a [share](Self::max_ejected) of the servers may be
-/// ejected at once, and never the last one that gets calls.
+/// everything fails, no single server is the cause. Therefore only a [share](Self::max_ejection_ratio) of the
+/// servers may be ejected at once, and never the last one that gets calls.
 ///
 /// Without a circuit breaker, which is the default, unreachable servers get no calls either, but failing ones do.
 /// Protocols without error codes (rpcx, net/rpc) cannot distinguish an application's rejection from a failure, so only
@@ -41,7 +41,7 @@ pub(super) use self::quota::{EjectionPermit, EjectionQuota};
 /// let servers = List::new([Instance::tcp("10.0.0.1:8972"), Instance::tcp("10.0.0.2:8972")]);
 /// let client = Client::builder("rpcx://arith")
 ///     .discover(servers)
-///     .circuit_breaker(CircuitBreaker::consecutive(5, Duration::from_secs(10)).max_ejected(0.3))
+///     .circuit_breaker(CircuitBreaker::consecutive(5, Duration::from_secs(10)).max_ejection_ratio(0.3))
 ///     .build()?;
 /// # Ok(())
 /// # }
@@ -52,7 +52,7 @@ pub struct CircuitBreaker {
     shortest: Duration,
     longest: Duration,
     half_open: u32,
-    max_ejected: f64,
+    max_ejection_ratio: f64,
 }
 
 /// Condition that opens the circuit.
@@ -72,16 +72,16 @@ impl CircuitBreaker {
         }))
     }
 
-    /// Opens if this share of the calls of the last `window` failed and there were at least `min_calls` calls: `0.5` is
-    /// every other call. A share that is not a number, or above one, means all calls.
-    pub fn rate(share: f64, min_calls: u32, window: Duration) -> Self {
-        let share = if share.is_nan() { 1.0 } else { share.clamp(0.0, 1.0) };
+    /// Opens if the ratio of failed calls to all of the last `window` is at least this and there were at least
+    /// `min_calls` calls: `0.5` is every other call. A ratio that is not a number, or above one, means all calls.
+    pub fn failure_ratio(ratio: f64, min_calls: u32, window: Duration) -> Self {
+        let share = if ratio.is_nan() { 1.0 } else { ratio.clamp(0.0, 1.0) };
         Self::new(TripPolicy::Rate(rate::RateLimit { share, min_calls: min_calls.max(1), window }))
     }
 
     /// rpcx's `CircuitBreaker`: 95 % of at least 100 calls within 10 s.
     pub fn rpcx() -> Self {
-        Self::rate(0.95, 100, Duration::from_secs(10))
+        Self::failure_ratio(0.95, 100, Duration::from_secs(10))
     }
 
     /// brpc's `CircuitBreaker`: the cost of failures in time, relative to the usual latency, over two windows: of 3000
@@ -94,7 +94,7 @@ impl CircuitBreaker {
     }
 
     fn new(trip: TripPolicy) -> Self {
-        Self { trip, shortest: MIN_EJECTION, longest: MAX_EJECTION, half_open: 0, max_ejected: 0.5 }
+        Self { trip, shortest: MIN_EJECTION, longest: MAX_EJECTION, half_open: 0, max_ejection_ratio: 0.5 }
     }
 
     /// Sets how long a server is ejected: `shortest` the first time, then twice as long each time unless the server
@@ -114,20 +114,20 @@ impl CircuitBreaker {
         self
     }
 
-    /// Sets which share of the servers may be ejected at once, rounded down. At least one of several servers may be,
-    /// unless the share is zero. Default: 0.5.
+    /// Sets the maximum ratio of ejected servers to all, rounded down to whole servers. At least one of several
+    /// servers may be ejected, unless the ratio is zero. Default: 0.5.
     #[must_use]
-    pub fn max_ejected(mut self, share: f64) -> Self {
-        self.max_ejected = if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) };
+    pub fn max_ejection_ratio(mut self, ratio: f64) -> Self {
+        self.max_ejection_ratio = if ratio.is_nan() { 0.0 } else { ratio.clamp(0.0, 1.0) };
         self
     }
 
     /// Returns how many of this number of servers may be ejected.
     pub(super) fn ejection_limit(&self, servers: usize) -> usize {
-        if self.max_ejected == 0.0 {
+        if self.max_ejection_ratio == 0.0 {
             return 0;
         }
-        let share = (self.max_ejected * servers as f64) as usize;
+        let share = (self.max_ejection_ratio * servers as f64) as usize;
         share.max(1).min(servers.saturating_sub(1))
     }
 }
@@ -149,10 +149,10 @@ mod tests {
         for (servers, out) in [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (9, 4), (100, 50)] {
             assert_eq!(breaker.ejection_limit(servers), out, "{servers}");
         }
-        assert_eq!(breaker.clone().max_ejected(1.0).ejection_limit(10), 9);
-        assert_eq!(breaker.clone().max_ejected(0.01).ejection_limit(10), 1);
-        assert_eq!(breaker.clone().max_ejected(0.0).ejection_limit(10), 0);
-        assert_eq!(breaker.clone().max_ejected(f64::NAN).ejection_limit(10), 0);
-        assert_eq!(breaker.max_ejected(f64::INFINITY).ejection_limit(10), 9);
+        assert_eq!(breaker.clone().max_ejection_ratio(1.0).ejection_limit(10), 9);
+        assert_eq!(breaker.clone().max_ejection_ratio(0.01).ejection_limit(10), 1);
+        assert_eq!(breaker.clone().max_ejection_ratio(0.0).ejection_limit(10), 0);
+        assert_eq!(breaker.clone().max_ejection_ratio(f64::NAN).ejection_limit(10), 0);
+        assert_eq!(breaker.max_ejection_ratio(f64::INFINITY).ejection_limit(10), 9);
     }
 }

@@ -64,7 +64,7 @@ impl HealthCheck {
     }
 
     /// Sets the pause between a check and the next one. An unreachable server is tried after the client's
-    /// [backoff](super::super::Builder::backoff), but no later than this. Default: 3 s.
+    /// [connect backoff](super::super::Builder::connect_backoff), but no later than this. Default: 3 s.
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval.max(MIN_INTERVAL);
