@@ -103,7 +103,7 @@ fn hold_connections(server: &ServerHandle) -> io::Result<Child> {
     let client = Child::start(&options.to_arguments())?;
     let Ready {} = client.read_report(REPORT_TIMEOUT)?;
     let end = Instant::now() + REPORT_TIMEOUT;
-    while server.connections() < CONNECTIONS {
+    while server.connection_count() < CONNECTIONS {
         if Instant::now() > end {
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,

@@ -162,8 +162,8 @@ async fn connections_are_held() {
 /// Waits until a server has this many connections.
 async fn wait_for_connections(server: &ServerHandle, count: usize) {
     let end = Instant::now() + Duration::from_secs(120);
-    while server.connections() < count {
-        assert!(Instant::now() < end, "{} of {count} connections", server.connections());
+    while server.connection_count() < count {
+        assert!(Instant::now() < end, "{} of {count} connections", server.connection_count());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -69,7 +69,7 @@ async fn drained_server_is_not_ready_and_ends_its_connections() {
     assert_eq!(set(&admin, "/flags/drain_delay_second?setvalue=0"), 200);
     let client = Client::new(&format!("rpcx://{}", server.address())).unwrap();
     let _: i64 = client.call("add", &(1, 2)).await.unwrap();
-    assert_eq!(server.connections(), 1);
+    assert_eq!(server.connection_count(), 1);
     let port = port(server.address());
     let attribute = |name: &str| {
         let entries = registry.list();
@@ -83,7 +83,7 @@ async fn drained_server_is_not_ready_and_ends_its_connections() {
     assert_eq!(set(&admin, &format!("/flags/drain@{port}?setvalue=true")), 200);
     assert_eq!(send(admin.address(), "GET", "/readyz", "", "").status, 503);
     wait_until(|| attribute("state").as_deref() == Some("inactive")).await;
-    wait_until(|| server.connections() == 0).await;
+    wait_until(|| server.connection_count() == 0).await;
     // Callers that look at neither are served.
     let _: i64 = client.call("add", &(1, 2)).await.unwrap();
     assert_eq!(set(&admin, &format!("/flags/drain@{port}?setvalue=false")), 200);
@@ -107,7 +107,7 @@ async fn connections_are_ended_from_their_list() {
         assert_eq!(post(&bearer, "close=x"), 400);
         assert_eq!(post(&bearer, &format!("{action}=999999")), 404);
         assert_eq!(post(&bearer, &body), 303);
-        wait_until(|| server.connections() == 0).await;
+        wait_until(|| server.connection_count() == 0).await;
     }
     // Readers see no buttons.
     let html = send(admin.address(), "GET", "/connections", "User-Agent: Mozilla/5.0\r\n", "").body;

@@ -125,7 +125,7 @@ async fn connection_is_closed_by_its_page() {
     let answer = send(admin.address(), "GET", &target, &bearer(READ), "");
     assert!(answer.body.contains("protocol: rpcx\n"), "{answer:?}");
     assert_eq!(status(&admin, "POST", &target, &bearer(WRITE), "action=close"), 303);
-    wait_until(|| server.connections() == 0).await;
+    wait_until(|| server.connection_count() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -362,7 +362,7 @@ async fn requests_for_pages_are_not_counted_as_calls() {
     assert!(metrics.is_empty(), "{metrics:?}");
     assert_eq!(server.info().calls.failed, before.failed);
     // Nor does the admin listener appear among the server's connections.
-    wait_until(|| server.connections() == 0).await;
+    wait_until(|| server.connection_count() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

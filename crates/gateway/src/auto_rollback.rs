@@ -42,8 +42,8 @@ impl AutoRollback {
         self.reason.get().map(String::as_str)
     }
 
-    /// Returns the name of the upstream to fall back to.
-    pub(crate) fn fallback(&self) -> &str {
+    /// Returns the name of the upstream to roll back to.
+    pub(crate) fn target(&self) -> &str {
         &self.spec.to
     }
 

@@ -126,9 +126,9 @@ async fn long_error_text_is_shortened_and_the_connection_goes_on() {
             let error = soon(client.call::<()>("long", &())).await.unwrap_err();
             assert!(error.message().contains("éé"), "{protocol:?}: {} bytes", error.message().len());
         }
-        assert_eq!(server.connections(), 1, "{protocol:?}");
+        assert_eq!(server.connection_count(), 1, "{protocol:?}");
         drop(client);
-        until(|| server.connections() == 0).await;
+        until(|| server.connection_count() == 0).await;
     }
 }
 

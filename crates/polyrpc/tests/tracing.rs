@@ -233,7 +233,7 @@ async fn shutdown_logs_finished_and_aborted_calls() {
         .into();
     prober.gate.came(2).await;
     server.shutdown(Duration::from_millis(50)).await;
-    wait_for_event(&["INFO", "the server has shut down", "finished=0", "cut_off=2", "took="]).await;
+    wait_for_event(&["INFO", "the server has shut down", "finished=0", "aborted=2", "took="]).await;
     for call in stuck {
         assert!(common::soon(call).await.unwrap().is_err());
     }
@@ -247,5 +247,5 @@ async fn shutdown_logs_finished_and_aborted_calls() {
     prober.gate.open();
     common::soon(shutting).await.unwrap();
     assert_eq!(common::soon(call).await.unwrap().unwrap(), "x");
-    wait_for_event(&["INFO", "the server has shut down", "finished=1", "cut_off=0"]).await;
+    wait_for_event(&["INFO", "the server has shut down", "finished=1", "aborted=0"]).await;
 }

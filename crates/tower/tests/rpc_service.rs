@@ -159,7 +159,7 @@ async fn concurrent_requests_share_connections() {
         }
     })
     .await;
-    let connections = server.connections();
+    let connections = server.connection_count();
     assert!((2..=16).contains(&connections), "{connections} connections");
     held.add_permits(200);
     for (n, call) in calls.into_iter().enumerate() {

@@ -181,7 +181,7 @@ fn forwarding(
     let to = upstream.format(from);
     // A server may know its method only by the number that was sent.
     let keeps_number = call.method().starts_with('#') && route.keeps_names() && call.protocol() == protocol;
-    let target = if keeps_number { call.target() } else { route.target(service, method) };
+    let target = if keeps_number { call.target() } else { route.upstream_method(service, method) };
     let renamed = (keeps_number || !route.keeps_names()).then(|| join_names(service, method));
     let callers = renamed.as_deref().unwrap_or(&target);
     let numbered = protocol == Protocol::FbRpc;

@@ -27,15 +27,15 @@ pub(super) async fn answer(decision: Box<Decision>, mut call: RawRequest) -> Res
     let record = decision.begin_record(&call, Some(StreamType::UNARY), Some(&body));
     let copy = copies::prepare(&decision, &call, &body);
     // Kept if the call may be retried at another upstream.
-    let fallback =
-        decision.route.fallback(decision.upstream_index).map(|upstream_index| (upstream_index, body.clone()));
+    let retry_upstream = decision.route.retry_upstream(decision.upstream_index);
+    let retry = retry_upstream.map(|upstream_index| (upstream_index, body.clone()));
     // The room is held until the response is returned; from then on it counts as data that the caller has not read.
     let (first, _room) = match room {
         None => (attempt(&decision, body).await, None),
         // Boxed, so that calls with small responses do not pay for its size.
         Some(room) => Box::pin(response_room::await_response(room, attempt(&decision, body))).await,
     };
-    let (decision, result) = match (first, fallback) {
+    let (decision, result) = match (first, retry) {
         (Err(failure), Some((upstream_index, body))) if may_repeat(&decision, &failure) => {
             let decision = decision.retry_at(upstream_index, &call).inspect_err(|failure| {
                 if let Some(record) = &record {

@@ -37,7 +37,7 @@ pub(crate) struct Mirror {
     /// Second primaries, by the upstream that answered the caller.
     second: Vec<(String, Arc<Upstream>)>,
     /// The settings of the upstreams that copies go to.
-    originals: Vec<UpstreamSpec>,
+    upstream_specs: Vec<UpstreamSpec>,
     budget: Budget,
     calls: AtomicU64,
     shared: Arc<Shared>,
@@ -73,11 +73,11 @@ impl Mirror {
         all: &[Arc<Upstream>],
         counts: Counts,
     ) -> Result<Self, String> {
-        let mut originals = Vec::new();
+        let mut upstream_specs = Vec::new();
         let mut own = |name: &str| {
             let known = all.iter().find(|known| known.spec.name == name);
             let known = known.ok_or_else(|| format!("there is no upstream `{name}`"))?;
-            originals.push(known.spec.clone());
+            upstream_specs.push(known.spec.clone());
             Upstream::for_copies(&known.spec, spec.timeout.0, spec.bytes.0).map(Arc::new)
         };
         let second: Result<_, String> = match &spec.noise {
@@ -100,7 +100,7 @@ impl Mirror {
         Ok(Self {
             candidate: own(&spec.to)?,
             second: second?,
-            originals,
+            upstream_specs,
             budget: Budget::new(spec.concurrent, spec.bytes.0, spec.rate),
             calls: AtomicU64::new(0),
             shared: Arc::new(shared),
@@ -110,8 +110,8 @@ impl Mirror {
     }
 
     /// Returns the settings of the upstreams that copies go to.
-    pub(crate) fn originals(&self) -> &[UpstreamSpec] {
-        &self.originals
+    pub(crate) fn upstream_specs(&self) -> &[UpstreamSpec] {
+        &self.upstream_specs
     }
 
     /// Decides whether to copy a call of a safe method.

@@ -258,9 +258,9 @@ impl Plan {
         };
         for callers in &declared {
             let (service, method) = split(callers);
-            let target = route.target(service, method);
+            let target = route.upstream_method(service, method);
             // A route for every service also matches methods that its new name does not fit.
-            let fits = target == *callers || route.names_services() || declared.contains(&target);
+            let fits = target == *callers || route.has_service_pattern() || declared.contains(&target);
             if route.matches_names(service, method) && fits {
                 add(callers, target);
             }

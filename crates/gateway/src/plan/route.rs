@@ -44,14 +44,14 @@ pub(crate) struct Target {
     pub(crate) share: u32,
     /// Calls that succeeded, by their duration.
     pub(crate) latency: Latency,
-    /// Calls that failed, except by their callers.
+    /// Calls that failed through no fault of their callers.
     pub(crate) failures: Counter,
 }
 
 /// State that a route keeps when the file is reloaded, unless the route or its upstreams changed.
 #[derive(Debug)]
 pub(crate) struct RouteState {
-    /// Calls in flight.
+    /// Limit on calls in flight.
     pub(crate) call_limit: CallLimit,
     pub(crate) mirror: Option<Arc<Mirror>>,
     pub(crate) rollback: Option<AutoRollback>,
@@ -63,7 +63,7 @@ impl Route {
     ///
     /// # Errors
     ///
-    /// If an upstream cannot be used for copies.
+    /// If an upstream cannot get copies of calls.
     pub(super) fn new(
         spec: &Lined<Spec>,
         recorded_by_default: bool,
@@ -110,7 +110,7 @@ impl Route {
     fn has_upstreams(&self, known: &[Arc<Upstream>]) -> bool {
         let is_known = |spec: &UpstreamSpec| known.iter().any(|known| known.spec == *spec);
         self.targets.iter().all(|target| is_known(&target.upstream.spec))
-            && self.state.mirror.iter().flat_map(|mirror| mirror.originals()).all(is_known)
+            && self.state.mirror.iter().flat_map(|mirror| mirror.upstream_specs()).all(is_known)
     }
 
     pub(crate) fn targets(&self) -> &[Target] {
@@ -133,7 +133,8 @@ impl Route {
                 .all(|(key, glob)| metadata.get(key).is_some_and(|value| glob.matches(value)))
     }
 
-    /// Whether the route takes every call that another one matches.
+    /// Whether the route takes every call that another one matches. May be `false` although it does, as `a*`
+    /// for `ab*`: only equal, exact and all-matching patterns are compared.
     pub(super) fn covers(&self, other: &Self) -> bool {
         let (own, others) = (&self.matches, &other.matches);
         let covers = |own: Option<&Glob>, other: Option<&Glob>| {
@@ -150,14 +151,14 @@ impl Route {
     pub(crate) fn pick(&self, key: Option<&[u8]>) -> usize {
         let rolled_back = self.state.rollback.as_ref().filter(|rollback| rollback.reason().is_some());
         rolled_back
-            .and_then(|rollback| self.index_of(rollback.fallback()))
+            .and_then(|rollback| self.index_of(rollback.target()))
             .unwrap_or_else(|| self.shares.index(key))
     }
 
     /// Returns the index of the upstream at which a call is retried if this one fails.
-    pub(crate) fn fallback(&self, index: usize) -> Option<usize> {
+    pub(crate) fn retry_upstream(&self, index: usize) -> Option<usize> {
         let rollback = self.state.rollback.as_ref()?;
-        self.index_of(rollback.fallback()).filter(|fallback| *fallback != index)
+        self.index_of(rollback.target()).filter(|target| *target != index)
     }
 
     fn index_of(&self, name: &str) -> Option<usize> {
@@ -194,8 +195,8 @@ impl Route {
         self.targets.get(index).map_or("", |target| &target.upstream.spec.name)
     }
 
-    /// Returns the name of a method for the upstream.
-    pub(crate) fn target(&self, service: &str, method: &str) -> String {
+    /// Returns the method's name at the upstream, after `rename`.
+    pub(crate) fn upstream_method(&self, service: &str, method: &str) -> String {
         // A number is valid only within its protocol, and together with the number of its service.
         if method.starts_with('#') {
             return join_names(service, method);
@@ -207,7 +208,7 @@ impl Route {
 
     /// Whether callers of a method send one request: by its declaration, or because no upstream accepts more.
     pub(super) fn takes_one(&self, schemas: &Schemas, (service, method): (&str, &str)) -> bool {
-        let (callers, target) = (join_names(service, method), self.target(service, method));
+        let (callers, target) = (join_names(service, method), self.upstream_method(service, method));
         let takes_one = |upstream: &Upstream| {
             let to = upstream.format(Format::Protobuf);
             let pair = self.pairs.find(
@@ -235,8 +236,8 @@ impl Route {
         self.spec.safe.iter().any(|glob| glob.matches(callers))
     }
 
-    /// Whether only some services match.
-    pub(super) fn names_services(&self) -> bool {
+    /// Whether the route has a pattern for services.
+    pub(super) fn has_service_pattern(&self) -> bool {
         self.matches.service.is_some()
     }
 

@@ -175,7 +175,7 @@ mod tests {
             let server = server.bind("127.0.0.1:0").await.unwrap().start();
             let connections = connections(&format!("rpcx://{}", server.address()));
             connections.open(CALLERS).await.unwrap();
-            assert_eq!(server.connections(), CALLERS);
+            assert_eq!(server.connection_count(), CALLERS);
         });
     }
 

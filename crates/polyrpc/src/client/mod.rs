@@ -1,10 +1,16 @@
-//! The client, in the order of a call: a typed stub or [`Client`] encodes the request (`call_defaults`); [`Layer`]s
-//! wrap it; with several servers, `cluster` picks one ([`balance`]); `pool` provides a connection; `connection` sends
-//! the call and waits; the reply is decoded. Streaming calls follow the same path (`streams`).
+//! Clients that call servers over any protocol.
 //!
-//! [`combo`] calls many servers at once; `fanout` creates it from the servers of a cluster.
+//! A [`Client`] is created from a URL, which names the protocol and the server, or the registry that lists
+//! the servers. Its [`Builder`] sets timeouts, connections ([`ConnectionMode`]), load balancing
+//! ([`balance`]), retries ([`FailMode`]), a [`CircuitBreaker`] and [layers](crate::layer::Layer). [`combo`]
+//! calls many servers at once.
 //!
 //! [`blocking`](crate::blocking) is the same without a runtime: the caller's thread reads and writes.
+
+// The modules, in the order of a call: a typed stub or `Client` encodes the request (`call_defaults`); layers
+// wrap it; with several servers, `cluster` picks one (`balance`); `pool` provides a connection; `connection`
+// sends the call and waits; the reply is decoded. Streaming calls follow the same path (`streams`). `fanout`
+// creates a `combo` from the servers of a cluster.
 
 mod target;
 mod url;
@@ -696,9 +702,9 @@ impl Builder {
         self
     }
 
-    /// Sets the interval of heartbeats, for protocols that have them (rpcx, gRPC); a connection is closed if its
-    /// heartbeat remains unanswered until the next. Default: never; for rest_rpc, whose servers do not answer, every 5
-    /// s.
+    /// Sets the interval of heartbeats, for protocols that have them (rpcx, gRPC; over WebSocket every
+    /// protocol, by WebSocket's PING); a connection is closed if its heartbeat remains unanswered until the
+    /// next. Default: never; for rest_rpc, whose servers do not answer, every 5 s.
     ///
     /// gRPC's servers tolerate heartbeats only while they have calls to answer, and not often (grpc-go: every five
     /// minutes by default). They are sent only then, and half as often once a server closed a connection because of
@@ -851,7 +857,8 @@ impl Builder {
         self
     }
 
-    /// Sets how an ejected server is checked for recovery. Default: [`HealthCheck::connect`].
+    /// Sets how ejected and unreachable servers are checked, or with [`HealthCheck::always`] all servers.
+    /// Default: [`HealthCheck::connect`].
     pub fn health_check(mut self, health: HealthCheck) -> Self {
         self.channel_config().health = Some(health);
         self
@@ -878,10 +885,12 @@ impl Builder {
         self
     }
 
-    /// Accepts that the registry has no servers although it had some before: calls fail then. Default: off, since this
-    /// is also the response of a registry that lost its data; and after an empty or failed resolution, servers missing
-    /// from the next sets are kept for ten more seconds, unless they cannot be reached. If all existing servers were
-    /// made inactive, or moved to other groups, calls fail in any case.
+    /// Accepts that the registry has no servers although it had some before: calls fail then.
+    ///
+    /// By default an empty list is ignored if servers were known before, because a registry that lost its
+    /// data also returns one; and after an empty or failed resolution, servers missing from later lists are
+    /// kept for 10 s, unless they are unreachable. If all existing servers were made inactive, or moved to
+    /// other groups, calls fail in any case.
     pub fn accept_empty_resolution(mut self) -> Self {
         self.channel_config().accepts_empty_sets = true;
         self

@@ -94,7 +94,8 @@ impl Listen {
     }
 
     /// Accepts only fb_rpc, and only frames with this magic. Other listeners accept both magics, and answer each frame
-    /// with its own. How a client numbers services needs no setting: a service has its numbers by both hashes.
+    /// with its own. How a client numbers services needs no setting: each service is registered under the
+    /// numbers of both hashes.
     #[must_use]
     pub fn fb_rpc(mut self, magic: Magic) -> Self {
         self.protocols = ListenerProtocols::FbRpc(magic);
@@ -121,8 +122,9 @@ impl Listen {
     /// Accepts only calls whose credential is accepted by `check`, which may query other systems, such as a database.
     /// Otherwise the same as [`authenticate`](Self::authenticate).
     ///
-    /// Each check may take [`Limits::authentication_timeout`](super::Limits::authentication_timeout); then the call
-    /// fails with `unavailable`. Other calls continue meanwhile, except those that depend on the credential being
+    /// A check that takes longer than
+    /// [`Limits::authentication_timeout`](super::Limits::authentication_timeout) fails the call with
+    /// `unavailable`. Other calls continue meanwhile, except those that depend on the credential being
     /// checked.
     ///
     /// ```
@@ -170,8 +172,8 @@ impl Listen {
         self
     }
 
-    /// Accepts HTTP requests as brpc's server does: methods run by any verb and with any content type, for pages of any
-    /// origin, and `GET /version` lists the names of the services. Off by default.
+    /// Accepts HTTP requests as brpc's server does: methods run by any HTTP method and with any content type,
+    /// for pages of any origin, and `GET /version` lists the names of the services. Off by default.
     ///
     /// By default a method of the mapping (`/Service/Method`) runs by POST with a known content type, by GET only if a
     /// `google.api.http` rule or `idempotency_level = NO_SIDE_EFFECTS` allows it, and for a page of another origin only
@@ -190,7 +192,7 @@ impl Listen {
     /// |---|---|---|
     /// | [`Json::Brpc`] | as brpc writes it: the names of the `.proto`, 64-bit integers as numbers, well-known types field by field | by either name, in every form that ProtoJSON or brpc's has for a value |
     /// | [`Json::Proto3`] | in ProtoJSON: lowerCamelCase names, 64-bit integers as strings, well-known types in their own forms | the same |
-    /// | [`Json::Go`] | as Go's `encoding/json` writes the struct | as Go reads it: numbers are no strings |
+    /// | [`Json::Go`] | as Go's `encoding/json` writes the struct | as Go reads it: strings are not accepted as numbers |
     /// | [`Json::BrpcLenient`] | as brpc writes it | as brpc reads it: **a value of the wrong type is dropped**, names are those of the `.proto` |
     ///
     /// In all but the last, a value of the wrong type is rejected: 400, `A: expected int64, found string`.
@@ -222,7 +224,7 @@ impl Listen {
         self
     }
 
-    /// Sets the names under which HTTP requests may call this server, as in `Host`, with or without a port. IP
+    /// Adds names under which HTTP requests may call this server, as in `Host`, with or without a port. IP
     /// addresses and `localhost` are always allowed. Other names are answered with 421. Default: any name, with one
     /// exception.
     ///
@@ -251,8 +253,8 @@ impl Listen {
     /// listed.
     ///
     /// A listed peer without a valid header is disconnected; connections of other peers have no header, so no other
-    /// peer can claim an address. Limits for each peer address, and hooks that see connections, still count the proxy's
-    /// address.
+    /// peer can claim an address. Limits for each peer address, and hooks that see connections, use the
+    /// proxy's address.
     ///
     /// # Errors
     ///
@@ -465,6 +467,6 @@ const ACCEPT_BATCH: usize = 16;
 
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Time that the kernel adds to `write_timeout` before it ends a connection. The server ends it earlier if output waits
-/// there: it tells the peer the reason.
+/// Added to `write_timeout` for `TCP_USER_TIMEOUT`, so that a server with pending output closes first and can
+/// tell the peer why.
 const KERNEL_MARGIN: Duration = Duration::from_secs(2);

@@ -1,10 +1,15 @@
-//! The server, in the order in which a connection passes through it: [`listen`](Listen) accepts it, `accept_tls` does
-//! the TLS handshake if there is one, `detect` detects its protocol, `connection` drives it, `dispatch` routes each
-//! call to its method, `in_flight` keeps the pending calls, `streams` carries the messages of streaming calls.
-//! `data_connection` is for connections that carry no calls. `registration` publishes the server's address.
+//! Servers that accept every protocol on one port.
 //!
-//! These surround the methods: [`Hook`]s, [`ConcurrencyLimit`]s and [layers](crate::layer::Layer). `extensions` applies
-//! them.
+//! A [`Server`] has services and functions, and listens on one or more addresses ([`Listen`]). [`Limits`]
+//! bound what its peers can use. [`Hook`]s, [`ConcurrencyLimit`]s and [layers](crate::layer::Layer) surround
+//! the methods. A [`Registration`] publishes the server's address. A [`ServerHandle`] shuts the running
+//! server down, and a [`Monitor`] observes it.
+
+// The modules, in the order in which a connection passes through them: `listen` accepts it, `accept_tls` does
+// the TLS handshake if there is one, `detect` detects its protocol, `connection` drives it, `dispatch` routes
+// each call to its method, `in_flight` keeps the pending calls, `streams` carries the messages of streaming
+// calls. `data_connection` is for connections that carry no calls. `registration` publishes the server's
+// address. `extensions` applies hooks, concurrency limits and layers.
 
 mod listen;
 mod proxy_header;
@@ -207,9 +212,10 @@ impl Server {
         self.function("publish", publish(publisher)).function("publish_by_token", publish(by_token))
     }
 
-    /// Adds a protocol of another crate, on every listener that is not restricted to [others](Listen::protocols): for
-    /// connections whose first bytes it [recognises](Descriptor::recognise) and no built-in protocol does. `session`
-    /// creates the [session](polyrpc_core::session::Server) of each.
+    /// Adds a protocol of another crate. It serves connections whose first bytes `descriptor`
+    /// [recognises](Descriptor::recognise) and no built-in protocol does, on every listener that is not
+    /// restricted to [other protocols](Listen::protocols). `session` creates the
+    /// [session](polyrpc_core::session::Server) of each connection.
     ///
     /// See [`crate::protocol`] for how to write a protocol.
     #[must_use]
@@ -706,7 +712,7 @@ impl ServerHandle {
     }
 
     /// Returns the number of open connections.
-    pub fn connections(&self) -> usize {
+    pub fn connection_count(&self) -> usize {
         self.shared.open.len()
     }
 
@@ -741,14 +747,14 @@ impl ServerHandle {
         let _ = tokio::time::timeout(grace, self.shared.open.wait_until_empty()).await;
         let after = self.info().calls;
         self.shared.open.send_command_to_all(ConnectionCommand::Close);
-        let _ = tokio::time::timeout(CUT_OFF, self.shared.open.wait_until_empty()).await;
+        let _ = tokio::time::timeout(ABORT_TIMEOUT, self.shared.open.wait_until_empty()).await;
         let deliveries = std::mem::take(self.deliveries.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let left = grace.saturating_sub(draining.elapsed()).max(CUT_OFF);
+        let left = grace.saturating_sub(draining.elapsed()).max(ABORT_TIMEOUT);
         let _ = tokio::time::timeout(left, join_all(deliveries)).await;
         let ended = |calls: &Calls| calls.succeeded + calls.failed;
         tracing::info!(
             finished = ended(&after).saturating_sub(ended(&before)),
-            cut_off = after.in_flight(),
+            aborted = after.in_flight(),
             took = ?began.elapsed(),
             "the server has shut down",
         );
@@ -836,7 +842,7 @@ impl fmt::Debug for Connector {
 }
 
 /// How long connections may take to close after the command to close at once.
-const CUT_OFF: Duration = Duration::from_secs(1);
+const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Drop for ServerHandle {
     fn drop(&mut self) {

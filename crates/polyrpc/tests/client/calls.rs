@@ -52,16 +52,16 @@ async fn connection_mode_selects_shared_or_pooled_connections() {
                 .collect();
             prober.gate.came(10).await;
             let shared = kind == ConnectionMode::Shared && protocol != Protocol::Http;
-            until(|| server.connections() == if shared { 1 } else { 10 }).await;
+            until(|| server.connection_count() == if shared { 1 } else { 10 }).await;
             prober.gate.open();
             for (n, waiting) in waiting.into_iter().enumerate() {
                 assert_eq!(soon(waiting).await.unwrap().unwrap(), n.to_string(), "{case}");
             }
             if kind == ConnectionMode::Short {
-                until(|| server.connections() == 0).await;
+                until(|| server.connection_count() == 0).await;
             }
             drop(probe);
-            until(|| server.connections() == 0).await;
+            until(|| server.connection_count() == 0).await;
         }
     }
 }
@@ -106,7 +106,7 @@ async fn pool_keeps_at_most_its_maximum_of_connections() {
     for waiting in waiting {
         soon(waiting).await.unwrap().unwrap();
     }
-    until(|| server.connections() == 2).await;
+    until(|| server.connection_count() == 2).await;
     soon(probe.echo("b".into())).await.unwrap();
 }
 
@@ -495,7 +495,7 @@ async fn dropped_call_does_not_affect_others() {
             assert_eq!(soon(probe.echo(n.to_string())).await.unwrap(), n.to_string(), "{protocol:?}");
         }
         if protocol != Protocol::Http {
-            assert_eq!(server.connections(), 1, "{protocol:?}");
+            assert_eq!(server.connection_count(), 1, "{protocol:?}");
         }
     }
 }
@@ -530,10 +530,10 @@ async fn zero_timeout_fails_before_anything_is_sent() {
             assert_eq!(error.message(), "the call has a timeout of zero", "{protocol:?}");
         }
     }
-    assert_eq!((prober.ran(), server.connections()), (0, 0));
+    assert_eq!((prober.ran(), server.connection_count()), (0, 0));
     let blocking = Client::builder(&url(Protocol::Rpcx, &server)).timeout(Duration::ZERO).build_blocking();
     let error = blocking.unwrap().call::<String>("Probe/Echo", "a").unwrap_err();
-    assert_eq!((error.code(), server.connections()), (Code::DeadlineExceeded, 0));
+    assert_eq!((error.code(), server.connection_count()), (Code::DeadlineExceeded, 0));
 }
 
 #[tokio::test]
@@ -652,7 +652,7 @@ async fn oneway_calls_beyond_the_servers_streams_wait() {
     prober.gate.open();
     soon(sent).await.unwrap();
     until(|| prober.ran() == 1 + 10).await;
-    assert_eq!(server.connections(), 1);
+    assert_eq!(server.connection_count(), 1);
 }
 
 #[tokio::test]
@@ -677,7 +677,7 @@ async fn server_that_answers_heartbeats_stays_connected() {
             Err(error) if error.message() == UNANSWERED => {}
             ended => {
                 assert_eq!(ended.unwrap(), "a");
-                return assert_eq!(server.connections(), 1);
+                return assert_eq!(server.connection_count(), 1);
             }
         }
     }
@@ -909,9 +909,9 @@ fn many_threads_share_a_blocking_client() {
                 });
             }
         });
-        assert!(server.connections() <= 8, "{protocol:?}");
+        assert!(server.connection_count() <= 8, "{protocol:?}");
         drop(client);
-        runtime.block_on(until(|| server.connections() == 0));
+        runtime.block_on(until(|| server.connection_count() == 0));
     }
 }
 
@@ -1037,7 +1037,7 @@ fn blocking_client_reconnects() {
     for probe in &probes {
         probe.echo("a".into()).unwrap();
     }
-    runtime.block_on(until(|| server.connections() == 0));
+    runtime.block_on(until(|| server.connection_count() == 0));
     for probe in &probes {
         assert_eq!(probe.echo("b".into()).unwrap(), "b");
     }

@@ -933,8 +933,8 @@ async fn removed_server_finishes_its_calls_and_is_disconnected() {
         assert_eq!((servers[0].0.ran(), servers[1].0.ran()), (1, 1), "{protocol:?}");
         servers[0].0.gate.open();
         assert_eq!(soon(call).await.unwrap().unwrap(), "x");
-        until(|| servers[0].1.connections() == 0).await;
-        assert_eq!(servers[1].1.connections(), 1, "{protocol:?}");
+        until(|| servers[0].1.connection_count() == 0).await;
+        assert_eq!(servers[1].1.connection_count(), 1, "{protocol:?}");
     }
 }
 
@@ -1137,7 +1137,7 @@ async fn watch_ends_with_the_last_clone_of_the_client() {
     echo(&clone).await.unwrap();
     assert_eq!(registry.watchers(), 1);
     drop(clone);
-    until(|| registry.watchers() == 0 && servers[0].1.connections() == 0).await;
+    until(|| registry.watchers() == 0 && servers[0].1.connection_count() == 0).await;
 }
 
 #[test]
@@ -1257,10 +1257,10 @@ async fn subscription_continues_on_another_server() {
     };
     let publishing = tokio::spawn(publishing(publishers));
     assert_eq!(soon(topic.message()).await.unwrap().unwrap(), "news");
-    let serving = servers.iter().position(|server| server.connections() > 0).unwrap();
+    let serving = servers.iter().position(|server| server.connection_count() > 0).unwrap();
     servers.remove(serving).shutdown(Duration::ZERO).await;
     soon(async {
-        while servers[0].connections() == 0 {
+        while servers[0].connection_count() == 0 {
             let _ = topic.message().now_or_never();
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -1333,6 +1333,6 @@ async fn many_callers_share_the_servers() {
         soon(caller).await.unwrap().unwrap();
     }
     assert_eq!(servers.iter().map(|(prober, _)| prober.ran()).sum::<usize>(), 64 * 50);
-    let connections: HashSet<_> = running(&servers).map(ServerHandle::connections).collect();
+    let connections: HashSet<_> = running(&servers).map(ServerHandle::connection_count).collect();
     assert_eq!(connections, HashSet::from([1]));
 }

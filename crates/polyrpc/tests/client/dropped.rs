@@ -136,7 +136,7 @@ async fn drop_at_every_point(
         until(|| current.endpoints().iter().all(|endpoint| endpoint.in_flight == 0)).await;
         drop(current);
         // Nor is a connection left behind.
-        until(|| servers.iter().all(|server| server.connections() == 0)).await;
+        until(|| servers.iter().all(|server| server.connection_count() == 0)).await;
     }
 }
 

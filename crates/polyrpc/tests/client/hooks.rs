@@ -136,7 +136,7 @@ async fn hook_that_fails_ends_the_call_or_the_connection() {
         }
     }
     assert_eq!(prober.ran(), 0);
-    until(|| server.connections() <= 2).await;
+    until(|| server.connection_count() <= 2).await;
 }
 
 /// Edits requests and replies.

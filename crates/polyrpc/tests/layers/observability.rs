@@ -172,7 +172,7 @@ async fn connections_bytes_rejections_and_process_metrics_are_on_the_page() {
     prober.gate.came(1).await;
     caller.call::<String>("Probe/Echo", "refused").await.unwrap_err();
     drop(caller);
-    until(|| server.connections() == 1).await;
+    until(|| server.connection_count() == 1).await;
 
     let (_, text) = page(&server, "/metrics").await;
     assert_eq!(number(&text, "polyrpc_connections"), 2.0, "the one that waits and that of the page");

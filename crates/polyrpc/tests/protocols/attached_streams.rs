@@ -442,7 +442,7 @@ async fn thousand_streams_share_a_connection() {
     for (n, stream) in streams.iter_mut().enumerate() {
         assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, n.to_string());
     }
-    assert_eq!(server.connections(), 1);
+    assert_eq!(server.connection_count(), 1);
 }
 
 #[tokio::test]

@@ -172,7 +172,7 @@ async fn several_listeners_share_one_server() {
         assert_eq!(client.call::<String>("Probe/Echo", "a").await.unwrap(), "a");
     }
     assert_eq!(prober.ran(), 3);
-    assert_eq!(server.connections(), 3);
+    assert_eq!(server.connection_count(), 3);
     server.shutdown(crate::common::PATIENCE).await;
     assert!(!path.exists(), "the socket's file is gone with its listener");
 }

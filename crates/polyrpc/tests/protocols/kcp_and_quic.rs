@@ -172,7 +172,7 @@ async fn idle_kcp_conversation_is_kept_since_its_client_cannot_detect_a_close() 
         Socket { stream }.rest().await;
     }
     // Its end may be seen before the server has removed it, on another thread.
-    until(|| server.connections() == 1).await;
+    until(|| server.connection_count() == 1).await;
     assert_eq!(soon(client.call::<String>("Probe/Peer", &())).await.unwrap(), peer);
 }
 
@@ -556,9 +556,9 @@ async fn departed_client_leaves_the_server_at_once_over_udp() {
         let server = carried.serve().await;
         let client = carried.client(&address(&server), Duration::from_secs(3600));
         echo(&client, "hi").await.unwrap();
-        assert_eq!(server.connections(), 1);
+        assert_eq!(server.connection_count(), 1);
         drop(client);
-        until(|| server.connections() == 0).await;
+        until(|| server.connection_count() == 0).await;
     }
 }
 

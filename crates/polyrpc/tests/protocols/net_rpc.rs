@@ -54,7 +54,7 @@ async fn idle_net_rpc_connection_is_kept_since_go_clients_do_not_reconnect() {
     for _ in 0..2 {
         Socket { stream: TcpStream::connect(server.address().to_string()).await.unwrap() }.rest().await;
     }
-    assert_eq!(server.connections(), 1);
+    assert_eq!(server.connection_count(), 1);
 }
 
 #[tokio::test]

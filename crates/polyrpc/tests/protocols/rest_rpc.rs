@@ -308,7 +308,7 @@ async fn slow_handler_does_not_block_others_if_calls_have_ids() {
         prober.gate.open();
     });
     assert_eq!(waits.unwrap(), "late");
-    assert_eq!(server.connections(), 1);
+    assert_eq!(server.connection_count(), 1);
 }
 
 #[test]

@@ -315,7 +315,7 @@ async fn file_shorter_than_announced_is_an_error() {
     let client = client(Protocol::Rpcx, &server);
     let error = send(&client, "short", 10, &b"hello"[..]).await.unwrap_err();
     assert_eq!(error.message(), "the file was to have 10 bytes and has 5");
-    until(|| server.connections() <= 1).await;
+    until(|| server.connection_count() <= 1).await;
     assert_eq!(shelf.get("short"), None);
 }
 

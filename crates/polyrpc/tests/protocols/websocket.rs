@@ -48,7 +48,7 @@ async fn many_calls_share_a_websocket() {
     for (n, call) in calls.into_iter().enumerate() {
         assert_eq!(soon(call).await.unwrap().unwrap(), n.to_string());
     }
-    assert_eq!(server.connections(), 1);
+    assert_eq!(server.connection_count(), 1);
 }
 
 #[test]
@@ -258,7 +258,7 @@ async fn stalled_message_within_a_websocket_closes_its_connection() {
     socket.frame(0x82, &HEARTBEAT[..HEARTBEAT.len() - 1]).await;
     let is_closed = |(cause, count): &(&str, u64)| *cause == "message_timeout" && *count == 1;
     until(|| server.info().closed_connections.iter().any(is_closed)).await;
-    until(|| server.connections() == 0).await;
+    until(|| server.connection_count() == 0).await;
 }
 
 #[tokio::test]

@@ -108,7 +108,7 @@ async fn stalled_message_closes_its_connection_while_a_handler_is_busy() {
         wire.socket.send(&bytes[..bytes.len() - 1]).await;
         until(|| closed(&server.info(), "message_timeout") == 1).await;
         drop(wire);
-        until(|| server.connections() == 0).await;
+        until(|| server.connection_count() == 0).await;
     }
 }
 
@@ -130,7 +130,7 @@ async fn peer_that_does_not_read_is_closed() {
         let large = format!("\"{}\"", "x".repeat(16 << 20));
         wire.send(1, &json_call("Probe", "Echo", &large)).await;
         until(|| closed(&server.info(), "write_timeout") == 1).await;
-        until(|| server.connections() == 0).await;
+        until(|| server.connection_count() == 0).await;
     }
 }
 
@@ -147,7 +147,7 @@ async fn peer_that_leaves_a_reply_to_the_system_is_closed() {
     let reply = format!("\"{}\"", "x".repeat(32 << 10));
     peer.write_all(&crate::common::baidu_frame("Probe", "Echo", 1, 0, reply.as_bytes())).await.unwrap();
     until(|| closed(&server.info(), "write_timeout") == 1).await;
-    until(|| server.connections() == 0).await;
+    until(|| server.connection_count() == 0).await;
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn unread_replies_stay_within_the_budget_and_others_are_served() {
     until(|| refused(&server.info(), "memory") + closed(&server.info(), "write_timeout") > 0).await;
     until(|| closed(&server.info(), "write_timeout") + closed(&server.info(), "largest_holder") > 0).await;
     drop(unread);
-    until(|| server.connections() == 1).await;
+    until(|| server.connection_count() == 1).await;
     assert!(server.info().held_bytes < 64 << 10);
 }
 
@@ -329,7 +329,7 @@ async fn shutdown_does_not_wait_for_incomplete_messages() {
     let mut half = Wire::connect(Protocol::BaiduStd, &server).await;
     let bytes = half.encode(1, &json_call("Probe", "Echo", "\"a\""));
     half.socket.send(&bytes[..bytes.len() - 1]).await;
-    until(|| server.connections() == 2).await;
+    until(|| server.connection_count() == 2).await;
     sleep(Duration::from_millis(800)).await;
     let began = Instant::now();
     server.shutdown(Duration::from_secs(30)).await;
@@ -551,7 +551,7 @@ async fn unread_small_response_keeps_no_connection_open() {
     let server = serve(limited(limits)).await;
     let _socket = leave_an_answer_unread(&server).await;
     until(|| server.info().calls.started == 1).await;
-    until(|| server.connections() == 0).await;
+    until(|| server.connection_count() == 0).await;
 }
 
 #[tokio::test]
@@ -632,7 +632,7 @@ async fn repeated_subscriptions_are_passed_through_layers_once() {
     until(|| started.load(Ordering::SeqCst) - ended.load(Ordering::SeqCst) == 1).await;
     // Those that were replaced in the same read never started.
     assert!(started.load(Ordering::SeqCst) <= 1_002, "{started:?}");
-    assert_eq!(server.connections(), 1);
+    assert_eq!(server.connection_count(), 1);
 }
 
 #[tokio::test]
@@ -642,9 +642,9 @@ async fn subscription_that_passed_layers_ends_with_its_connection() {
     let server = serve(Server::new().layer(CountSubscriptions(started.clone(), ended.clone()))).await;
     let stream = subscribe_from([127, 0, 0, 1], &server).await;
     until(|| started.load(Ordering::SeqCst) == 1).await;
-    assert_eq!((server.connections(), ended.load(Ordering::SeqCst)), (1, 0));
+    assert_eq!((server.connection_count(), ended.load(Ordering::SeqCst)), (1, 0));
     drop(stream);
-    until(|| server.connections() == 0).await;
+    until(|| server.connection_count() == 0).await;
     assert_eq!(ended.load(Ordering::SeqCst), 1);
 }
 
@@ -672,7 +672,7 @@ async fn idle_connections_are_evicted_from_the_greediest_address_first() {
     for n in 0..15 {
         let address = [127, 0, 0, if n < 5 { 3 } else { 2 }];
         subscribed.push(subscribe_from(address, &server).await);
-        until(|| server.connections() == n + 1).await;
+        until(|| server.connection_count() == n + 1).await;
     }
     // By the server's clock, which does not count the time in which the machine stalls.
     let is_new = || server.info().connections.iter().any(|open| open.age < Duration::from_secs(6));

@@ -303,7 +303,7 @@ async fn ip_lists_reject_connections() {
     assert!(socket.rest().await.is_empty());
     assert_eq!(prober.ran(), 0);
     // Hooks that saw a connection open see it close, others do not.
-    until(|| server.connections() == 0).await;
+    until(|| server.connection_count() == 0).await;
     let (came, gone): (Vec<_>, Vec<_>) =
         outer.lines().into_iter().partition(|line| line.starts_with("accepted"));
     assert_eq!(came.len(), gone.len());

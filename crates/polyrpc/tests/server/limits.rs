@@ -43,9 +43,9 @@ async fn oversized_request_is_answered_in_its_protocol_and_its_connection_goes_o
         assert!(error.message().contains("65536"), "{scheme}: {error}");
         assert_eq!(error.status().retry(), Retry::Never, "{scheme}: {error}");
         assert_eq!(soon(probe.echo("still here".into())).await.unwrap(), "still here", "{scheme}");
-        assert_eq!(server.connections(), 1, "{scheme}");
+        assert_eq!(server.connection_count(), 1, "{scheme}");
         drop(probe);
-        until(|| server.connections() == 0).await;
+        until(|| server.connection_count() == 0).await;
     }
 }
 
@@ -176,9 +176,9 @@ async fn message_oversized_after_decompression_is_rejected() {
         assert!(error.message().contains(why), "{case}: {error}");
         let reply = crate::common::again(|| probe.echo_with(request(60 << 10))).await;
         assert_eq!(reply.message.len(), 60 << 10, "{case}");
-        assert!(ends || server.connections() == 1, "{case}");
+        assert!(ends || server.connection_count() == 1, "{case}");
         drop(probe);
-        until(|| server.connections() == 0).await;
+        until(|| server.connection_count() == 0).await;
     }
 }
 
@@ -229,9 +229,9 @@ async fn reply_oversized_after_decompression_fails_its_call_only() {
         assert!(error.message().contains("exceeds the limit of 65536 bytes"), "{case}: {error}");
         // With or without quotes.
         assert!(zeros(60 << 10).await.expect(&case).message.bytes.len() >= 60 << 10, "{case}");
-        assert_eq!(server.connections(), 1, "{case}");
+        assert_eq!(server.connection_count(), 1, "{case}");
         drop(client);
-        until(|| server.connections() == 0).await;
+        until(|| server.connection_count() == 0).await;
     }
 }
 
@@ -247,14 +247,14 @@ async fn connection_over_the_limit_is_closed_until_another_ends() {
             wires.push(wire);
         }
         assert!(Socket::connect(&server).await.rest().await.is_empty(), "{protocol:?}");
-        assert_eq!(server.connections(), 2);
+        assert_eq!(server.connection_count(), 2);
         wires.pop();
-        until(|| server.connections() == 1).await;
+        until(|| server.connection_count() == 1).await;
         let mut wire = Wire::connect(protocol, &server).await;
         wire.send(3, &json_call("Probe", "Echo", "\"a\"")).await;
         assert!(wire.reply().await.is_some(), "{protocol:?}");
         drop((wire, wires));
-        until(|| server.connections() == 0).await;
+        until(|| server.connection_count() == 0).await;
     }
 }
 
@@ -476,7 +476,7 @@ async fn idle_connection_is_closed_and_reopened() {
         wire.send(1, &json_call("Probe", "Echo", "\"a\"")).await;
         assert!(wire.reply().await.is_some());
         assert!(wire.reply().await.is_none(), "{protocol:?}");
-        until(|| server.connections() == 0).await;
+        until(|| server.connection_count() == 0).await;
         assert_eq!(crate::common::again(|| probe.echo("b".into())).await, "b", "{protocol:?}");
     }
     // A connection with a pending call is not idle.

@@ -120,7 +120,7 @@ async fn panic_anywhere_fails_its_call_only() {
         assert!(error.message().contains("the handler panicked"), "{protocol:?}: {error}");
         gate.open();
         assert_eq!(soon(waiting).await.unwrap().unwrap(), "waited", "{protocol:?}");
-        assert_eq!(server.connections(), if protocol == Protocol::Http { 2 } else { 1 }, "{protocol:?}");
+        assert_eq!(server.connection_count(), if protocol == Protocol::Http { 2 } else { 1 }, "{protocol:?}");
     }
 }
 
@@ -205,5 +205,5 @@ async fn panicking_push_handler_fails_no_call() {
         assert_eq!(soon(client.call::<u32>("Pushes/Push", &())).await.unwrap(), 1);
     }
     crate::common::until(|| pushed.load(Ordering::SeqCst) == 3).await;
-    assert_eq!(server.connections(), 1);
+    assert_eq!(server.connection_count(), 1);
 }

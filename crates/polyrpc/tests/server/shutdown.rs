@@ -173,7 +173,7 @@ async fn idle_clients_do_not_delay_shutdown() {
         for probe in &probes {
             probe.echo("a".into()).await.unwrap();
         }
-        assert_eq!(server.connections(), PROTOCOLS.len());
+        assert_eq!(server.connection_count(), PROTOCOLS.len());
         let begun = Instant::now();
         soon(server.shutdown(PATIENCE)).await;
         let elapsed = begun.elapsed();

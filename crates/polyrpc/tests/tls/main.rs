@@ -541,7 +541,7 @@ async fn stalled_or_endless_handshake_times_out() {
         socket.offer(&record).await;
     }
     socket.rest().await;
-    until(|| secure.server.connections() == 0).await;
+    until(|| secure.server.connection_count() == 0).await;
 }
 
 #[tokio::test]

@@ -53,6 +53,9 @@
 //! }
 //! ```
 
+// A new built-in policy also needs a constructor in `policy.rs`, a name in `policy_name.rs` (in `policy` and
+// in `NAMES`), and a row in the table above.
+
 mod candidate;
 mod picker;
 

@@ -81,17 +81,17 @@ impl Endpoint {
     }
 
     /// Records the end of an attempt.
-    pub(super) fn leave(&self) {
+    pub(super) fn record_end(&self) {
         self.load.record_end();
     }
 
     /// Records the outcome of an attempt. Returns whether there were too many failures.
-    pub(super) fn record_end(&self, outcome: &AttemptOutcome<'_>) -> bool {
+    pub(super) fn record_outcome(&self, outcome: &AttemptOutcome<'_>) -> bool {
         if outcome.is_server_failure() {
             self.failed_attempts.fetch_add(1, Ordering::Relaxed);
         }
         let Some(circuit) = &self.circuit else { return false };
-        // An unreachable server is ejected already, and takes no permit.
+        // An unreachable server is already unavailable, and takes no permit.
         self.load.is_available(outcome.now) && circuit.record(outcome)
     }
 
@@ -110,7 +110,7 @@ impl Endpoint {
         if circuit.open(now) {
             *ejection = permit;
             tracing::warn!(target: TARGET, server = %self.address, "endpoint ejected after too many failures");
-            self.eject();
+            self.mark_unavailable();
         }
     }
 
@@ -119,9 +119,9 @@ impl Endpoint {
         self.circuit.as_ref().is_some_and(|circuit| circuit.open_until().is_some())
     }
 
-    /// Ejects an unreachable server: no calls go there until it is reachable again.
+    /// Stops calls to the server until a probe succeeds.
     #[cold]
-    pub(super) fn eject(&self) {
+    pub(super) fn mark_unavailable(&self) {
         self.load.set_healthy(false);
         self.suspect();
     }
@@ -153,21 +153,21 @@ impl Endpoint {
             false => self.check_health(health).await,
         };
         match tried {
-            // Calls in flight have brought it down meanwhile.
+            // Calls have failed meanwhile: it may not be tried yet.
             Ok(()) if self.next_attempt() > now() => ProbeOutcome::RetryAfter(Duration::ZERO),
             Ok(()) => {
                 self.reinstate();
-                ProbeOutcome::Done
+                ProbeOutcome::Stop
             }
-            Err(_) if self.pool.is_retired() => ProbeOutcome::Done,
-            Err(EjectionReason::Unreachable(status)) => {
+            Err(_) if self.pool.is_retired() => ProbeOutcome::Stop,
+            Err(ProbeFailure::Unreachable(status)) => {
                 self.load.set_healthy(false);
                 match status.retry() {
-                    Retry::Never => ProbeOutcome::Done,
+                    Retry::Never => ProbeOutcome::Stop,
                     _ => ProbeOutcome::RetryAfter(Duration::ZERO),
                 }
             }
-            Err(EjectionReason::Unhealthy) => {
+            Err(ProbeFailure::Unhealthy) => {
                 self.load.set_healthy(false);
                 ProbeOutcome::RetryAfter(health.interval)
             }
@@ -182,7 +182,7 @@ impl Endpoint {
         let probe_result = match health.probe {
             // An existing connection proves nothing.
             HealthProbe::Connect => {
-                self.pool.acquire_new().await.map(drop).map_err(EjectionReason::Unreachable)
+                self.pool.acquire_new().await.map(drop).map_err(ProbeFailure::Unreachable)
             }
             _ => match self.pool.try_acquire() {
                 Some(connection) => self.check_health_on(health, &connection).await,
@@ -190,18 +190,18 @@ impl Endpoint {
             },
         };
         if probe_result.is_err() {
-            self.eject();
+            self.mark_unavailable();
         }
     }
 
-    async fn check_health(&self, health: &HealthCheck) -> Result<(), EjectionReason> {
-        let connection = self.pool.acquire().await.map_err(EjectionReason::Unreachable)?;
+    async fn check_health(&self, health: &HealthCheck) -> Result<(), ProbeFailure> {
+        let connection = self.pool.acquire().await.map_err(ProbeFailure::Unreachable)?;
         self.check_health_on(health, &connection).await
     }
 
     /// Checks the health over a new connection, which replaces those that may be broken.
-    async fn check_health_on_new_connection(&self, health: &HealthCheck) -> Result<(), EjectionReason> {
-        let connection = self.pool.acquire_new().await.map_err(EjectionReason::Unreachable)?;
+    async fn check_health_on_new_connection(&self, health: &HealthCheck) -> Result<(), ProbeFailure> {
+        let connection = self.pool.acquire_new().await.map_err(ProbeFailure::Unreachable)?;
         self.check_health_on(health, &connection).await?;
         self.pool.replace_connections(connection);
         Ok(())
@@ -211,9 +211,9 @@ impl Endpoint {
         &self,
         health: &HealthCheck,
         connection: &PooledConnection,
-    ) -> Result<(), EjectionReason> {
+    ) -> Result<(), ProbeFailure> {
         let probe_result = health.probe.run(&self.pool, &connection.slot, health.timeout).await;
-        probe_result.map_err(|_| EjectionReason::Unhealthy)
+        probe_result.map_err(|_| ProbeFailure::Unhealthy)
     }
 
     fn reinstate(&self) {
@@ -225,7 +225,8 @@ impl Endpoint {
             tracing::info!(target: TARGET, server = %self.address, "ejected endpoint receives calls again");
         }
         *ejection = None;
-        // The order matters: if a call ejects the server again, it must find that a probe is needed.
+        // The order matters: if a call makes the server unavailable again, it must find that a probe is
+        // needed.
         self.is_suspect.store(false, Ordering::Relaxed);
         self.load.set_healthy(true);
     }
@@ -250,14 +251,15 @@ impl Endpoint {
 
 /// Outcome of a probe.
 pub(super) enum ProbeOutcome {
-    /// No further probe is needed.
-    Done,
+    /// No more probes: the server is healthy, is no longer listed, or fails in a way that a retry cannot
+    /// change.
+    Stop,
     /// Probe again after this time, and not before the server's next attempt is allowed.
     RetryAfter(Duration),
 }
 
-/// Reason why a server gets no calls.
-enum EjectionReason {
+/// Why a probe failed.
+enum ProbeFailure {
     Unreachable(Status),
     /// The server does not report that it is healthy.
     Unhealthy,
@@ -273,7 +275,7 @@ impl fmt::Debug for Endpoint {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct EndpointInfo {
-    /// Address and attributes from the registry.
+    /// Address of the server, and its attributes from the registry if there is one.
     pub instance: Instance,
     /// Number of attempts in flight.
     pub in_flight: usize,
@@ -282,7 +284,7 @@ pub struct EndpointInfo {
     /// Whether it is ejected because it failed too often
     /// ([`CircuitBreaker`](crate::client::cluster::breaker::CircuitBreaker)).
     pub ejected: bool,
-    /// Number of attempts since it was listed.
+    /// Number of attempts since the server was listed, or the client created.
     pub attempts: u64,
     /// Number of those that failed through no fault of the caller.
     pub failed_attempts: u64,

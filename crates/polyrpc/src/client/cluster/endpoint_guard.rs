@@ -67,7 +67,7 @@ impl EndpointGuard {
             attempts_left: self.attempts.left,
             attempts_made: self.attempts.made,
         };
-        if self.endpoint().record_end(&outcome) {
+        if self.endpoint().record_outcome(&outcome) {
             self.try_eject(now);
         }
         self.snapshot.pick.call_finished(self.index, &outcome);
@@ -85,6 +85,6 @@ impl Drop for EndpointGuard {
         if !*self.is_finished.get_mut() {
             self.finish(Some(&Status::cancelled("the attempt was cancelled")));
         }
-        self.endpoint().leave();
+        self.endpoint().record_end();
     }
 }

@@ -246,7 +246,7 @@ async fn probe_until_healthy(endpoint: Weak<Endpoint>, health: HealthCheck, perm
         let trial = endpoint.probe(&health).await;
         drop((endpoint, permit));
         match trial {
-            ProbeOutcome::Done => return,
+            ProbeOutcome::Stop => return,
             ProbeOutcome::RetryAfter(pause) => sleep(pause).await,
         }
     }

@@ -447,7 +447,7 @@ impl<'c> RetryLoop<'c> {
             return;
         }
         if !guard.endpoint().is_suspect() {
-            guard.endpoint().eject();
+            guard.endpoint().mark_unavailable();
         }
         self.unreachable += 1;
         self.mark_tried(guard);

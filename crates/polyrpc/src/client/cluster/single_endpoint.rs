@@ -91,7 +91,7 @@ impl SingleEndpoint {
     fn miss(&self, failure: Option<&Status>) {
         match failure {
             Some(status) if status.retry() == Retry::Elsewhere && !self.endpoint.is_suspect() => {
-                self.endpoint.eject();
+                self.endpoint.mark_unavailable();
             }
             // There was no time to find out more.
             Some(_) => self.endpoint.suspect(),

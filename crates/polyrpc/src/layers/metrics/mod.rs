@@ -78,15 +78,17 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Creates metrics for up to 1024 methods, by protocol and side; calls beyond are counted together, as `other`.
+    /// Creates metrics with room for 1024 series; a series is one method over one protocol on one side. Calls
+    /// beyond are counted together, as `other`.
     ///
-    /// A quarter of them may be methods that a [fallback](crate::Server::fallback) is called for, and topics that are
-    /// subscribed to, that were not [declared](Self::declare): their names are the callers' to invent.
+    /// A quarter of the series may be of methods that a [fallback](crate::Server::fallback) is called for,
+    /// and of topics that are subscribed to, that were not [declared](Self::declare): callers invent their
+    /// names.
     pub fn new() -> Self {
         Self::with_max_methods(1024)
     }
 
-    /// Creates metrics with room for this many methods, at most 2²⁰.
+    /// Creates metrics with room for this many series, at most 2²⁰.
     pub fn with_max_methods(methods: usize) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         Self(Arc::new(MetricsInner {
@@ -224,7 +226,8 @@ impl Metrics {
         text::brpc(&self.0.table, name, self.0.since, Instant::now())
     }
 
-    /// Records calls that are counted from now on with `tracer`. There is at most one tracer: the first one stays.
+    /// From now on, `tracer` records the calls that are counted here. Only the first tracer is used; later
+    /// ones are ignored.
     pub fn trace_with(&self, tracer: Arc<dyn CallTracer>) {
         let _ = self.0.tracer.set(tracer);
     }
@@ -486,8 +489,8 @@ impl MethodStats {
         self.totals.took.native_buckets().collect()
     }
 
-    /// Returns a quantile of the latencies of successful calls, accurate to a tenth: 0.99 for the slowest of
-    /// a hundred.
+    /// Returns a quantile of the latencies of successful calls, accurate to a tenth. `0.99`: the latency that
+    /// 99 % of the calls do not exceed.
     pub fn quantile(&self, quantile: f64) -> Duration {
         self.totals.took.quantile(quantile)
     }

@@ -182,7 +182,7 @@ pub(super) enum ShutdownState {
 const FRAMES_PER_TURN: u32 = 128;
 
 /// Bytes of a header block that cost about as much to decode as a frame: each may be a field.
-pub(super) const BLOCK: usize = 32;
+pub(super) const HEADER_BYTES_PER_FRAME_COST: usize = 32;
 
 /// The stream of the request that upgraded a connection from HTTP/1 to HTTP/2.
 pub const UPGRADED: u32 = 1;

@@ -88,9 +88,10 @@ impl AbuseGuard {
         self.late = max.saturating_mul(2).max(MAX_STRAY_FRAMES);
     }
 
-    /// Counts a frame on a closed stream. Returns `false` if no well-behaved peer would have sent so many.
-    pub(super) fn take_late(&mut self, length: usize) -> bool {
-        let cost = length.max(1);
+    /// Counts a frame on a closed stream. `cost`: bytes of DATA, or the frames that decoding the header block
+    /// is worth; a frame costs at least 1. Returns `false` if no well-behaved peer would have sent so many.
+    pub(super) fn take_late(&mut self, cost: usize) -> bool {
+        let cost = cost.max(1);
         let is_expected = cost <= self.late;
         self.late = self.late.saturating_sub(cost);
         is_expected

@@ -7,7 +7,9 @@ use bytes::{Buf, BytesMut};
 use polyrpc_core::Outbox;
 
 use super::closed_streams::CloseReason;
-use super::connection::{BLOCK, Block, Config, Connection, Event, FrameOutcome, PrefaceState};
+use super::connection::{
+    Block, Config, Connection, Event, FrameOutcome, HEADER_BYTES_PER_FRAME_COST, PrefaceState,
+};
 use super::frame::{self, Header};
 use super::go_away::GO_AWAY_PING;
 use super::hpack::{DecodeError, Fields};
@@ -16,8 +18,8 @@ use super::settings::{DEFAULT_FRAME, MAX_WINDOW};
 use super::status::{ErrorCode, Fault, connection_error, stream_error};
 use super::stream::{Role, State, Stream};
 
-/// CONTINUATION frames of one header block, beyond those that its length requires.
-const MAX_FRAMES: usize = 32;
+/// CONTINUATION frames allowed beyond those that the longest allowed block needs.
+const MAX_EXTRA_CONTINUATIONS: usize = 32;
 
 /// How many resets a request with a header list above the limit counts as: decoding it costs as much.
 const OVERSIZED_LIST_COST: u32 = 8;
@@ -174,7 +176,7 @@ impl<T: Default> Connection<T> {
             return Err(block_too_long(longest, self.config.header_list));
         }
         // As many full frames as the longest block needs, and some that are not full.
-        if block.frames as usize > MAX_FRAMES + longest / DEFAULT_FRAME {
+        if block.frames as usize > MAX_EXTRA_CONTINUATIONS + longest / DEFAULT_FRAME {
             return Err(connection_error(ErrorCode::ENHANCE_YOUR_CALM, "a header block of too many frames"));
         }
         block.bytes.extend_from_slice(payload);
@@ -195,7 +197,8 @@ impl<T: Default> Connection<T> {
         fault: Option<ErrorCode>,
         block: &[u8],
     ) -> Result<FrameOutcome, Fault> {
-        self.taken += (block.len() / BLOCK) as u32;
+        let cost = block.len() / HEADER_BYTES_PER_FRAME_COST;
+        self.taken += cost as u32;
         let list = match self.decoder.decode(block) {
             Err(DecodeError::Broken) => {
                 return Err(connection_error(ErrorCode::COMPRESSION_ERROR, "a malformed header block"));
@@ -209,7 +212,7 @@ impl<T: Default> Connection<T> {
             Role::Server => self.handle_request(id, end, list),
             Role::Client => {
                 self.check_not_idle(id, "HEADERS on an idle stream")?;
-                self.handle_closed_frame(id, block.len() / BLOCK).map(|()| FrameOutcome::Nothing)
+                self.handle_closed_frame(id, cost).map(|()| FrameOutcome::Nothing)
             }
         }
     }
@@ -220,7 +223,8 @@ impl<T: Default> Connection<T> {
             return Err(connection_error(ErrorCode::PROTOCOL_ERROR, "a client's stream with an even id"));
         }
         if self.is_beyond_go_away(id) {
-            // The peer has read our GOAWAY: it knows that this stream is not processed.
+            // Opened after the last stream named in our GOAWAY. The peer may not have read it yet; once it
+            // has, it can retry the request elsewhere.
             self.last_theirs = self.last_theirs.max(id);
             return self.take_late(0).map(|()| FrameOutcome::Nothing);
         }
@@ -274,9 +278,9 @@ impl<T: Default> Connection<T> {
         self.acknowledged || id / 2 > self.config.streams.saturating_mul(4)
     }
 
-    /// Whether so much is queued for the peer's windows that new requests are refused. Only the beginning of a long
-    /// response counts: every connection may have a few of them, and they block other requests no more than short ones
-    /// do.
+    /// Whether so much is queued for the peer's windows that new requests are refused: if the first `unsent`
+    /// bytes of each stream together reach `unsent_in_all`, or all queued bytes reach `max_unsent`. Every
+    /// connection may have a few long responses, and they block other requests no more than short ones do.
     fn exceeds_queue_limit(&self) -> bool {
         let Config { unsent, unsent_in_all, max_unsent, .. } = *self.config;
         if self.queued < unsent_in_all {
@@ -530,18 +534,19 @@ impl<T: Default> Connection<T> {
         Ok(())
     }
 
-    /// Handles a frame on a closed stream, which costs as much as `length` bytes of data.
+    /// Handles a frame on a closed stream. `cost`: bytes of DATA, or the frames that decoding the header
+    /// block is worth.
     #[cold]
-    fn handle_closed_frame(&mut self, id: u32, length: usize) -> Result<(), Fault> {
+    fn handle_closed_frame(&mut self, id: u32, cost: usize) -> Result<(), Fault> {
         if self.is_beyond_go_away(id) {
-            return self.take_late(length);
+            return self.take_late(cost);
         }
         match self.closed.close_reason(id) {
-            Some(CloseReason::ByUs) => self.take_late(length),
+            Some(CloseReason::ByUs) => self.take_late(cost),
             Some(CloseReason::ByPeer) => Err(stream_error(id, ErrorCode::STREAM_CLOSED)),
             // We opened this stream. It was closed long ago: calls may be cancelled faster than the server sees the
             // resets.
-            None if self.role == Role::Client => self.take_late(length),
+            None if self.role == Role::Client => self.take_late(cost),
             Some(CloseReason::Done) | None => {
                 Err(connection_error(ErrorCode::STREAM_CLOSED, "a frame on a closed stream"))
             }
@@ -549,9 +554,9 @@ impl<T: Default> Connection<T> {
     }
 
     /// Ignores a frame that the peer may have sent before it saw our RST_STREAM or GOAWAY, unless there are more of them
-    /// than flow control allows.
-    fn take_late(&mut self, length: usize) -> Result<(), Fault> {
-        match self.guard.take_late(length) {
+    /// than flow control allows. `cost`: as for [`handle_closed_frame`](Self::handle_closed_frame).
+    fn take_late(&mut self, cost: usize) -> Result<(), Fault> {
+        match self.guard.take_late(cost) {
             true => Ok(()),
             false => Err(connection_error(ErrorCode::ENHANCE_YOUR_CALM, "too many frames on closed streams")),
         }
@@ -576,7 +581,7 @@ impl<T: Default> Connection<T> {
         Ok(())
     }
 
-    /// Returns bytes that are not buffered to the connection's window: the peer may send as many again.
+    /// Credits `length` bytes to the connection's receive window; [`grant`](Self::grant) announces them.
     pub(super) fn release(&mut self, length: usize) {
         self.credit = self.credit.saturating_add(length as u32);
     }

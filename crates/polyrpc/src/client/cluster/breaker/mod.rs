@@ -1,6 +1,7 @@
 //! Circuit breaker: servers that fail too often get no calls for a while. A [`CircuitBreaker`] is the policy, a
 //! [`circuit`] its state for one server. The call history is one of [`consecutive`], [`rate`] or [`cost`]. [`quota`]
-//! limits how many servers are ejected at once.
+//! limits how many servers are ejected at once. `Endpoint::try_eject` in `endpoint.rs` decides whether a
+//! server that failed too often is ejected.
 
 mod circuit;
 
