@@ -12,6 +12,7 @@ mod floods;
 mod heads;
 mod http;
 mod json;
+mod kept;
 mod local;
 mod loris;
 mod protocol_changes;
@@ -144,6 +145,7 @@ impl Attack {
             &loris::ATTACKS,
             &calls::ATTACKS,
             &json::ATTACKS,
+            &kept::ATTACKS,
         ]
         .into_iter()
         .flatten()

@@ -19,6 +19,8 @@ pub(crate) struct Pairs(RwLock<Known>);
 struct Known {
     by_names: HashMap<String, Method>,
     count: usize,
+    /// How many of them are of methods that no schema declares: callers may invent their names.
+    undeclared: usize,
     /// Of all methods that are not remembered.
     other_sizes: Arc<ResponseSize>,
 }
@@ -53,6 +55,8 @@ pub(crate) struct Pair {
     pub(crate) sole_field: Option<String>,
     /// Whether a `.proto` declares that the method has no side effects.
     pub(crate) is_safe: bool,
+    /// Whether a schema declares the method.
+    is_declared: bool,
     /// How long the method's responses are, as callers of any format receive them.
     pub(crate) response_size: Arc<ResponseSize>,
 }
@@ -80,6 +84,7 @@ impl Pair {
             readable: Translator::new(Direction::Response, to, READABLE, &schema, COUNTING).ok(),
             published: translator(Direction::Response, READABLE, from),
             sole_field: schema.proto.as_ref().and_then(sole_field),
+            is_declared: !schema.is_empty(),
             is_safe: schemas.has_no_side_effects(target) || schemas.has_no_side_effects(callers),
             response_size: Arc::default(),
         }
@@ -111,16 +116,22 @@ impl Pairs {
             return known;
         }
         let mut pair = Pair::new(schemas, names, formats, on_loss, numbered);
+        let is_long = callers.len() + target.len() > MAX_NAME_LEN;
+        {
+            // Without the exclusive lock, which calls of other methods would wait for.
+            let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            if is_long || known.is_full(pair.is_declared) {
+                pair.response_size = known.other_sizes.clone();
+                return Arc::new(pair);
+            }
+        }
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have inserted it meanwhile.
         if let Some(known) = known.get(names, formats, numbered) {
             return known;
         }
-        if known.count >= MAX_METHODS || callers.len() + target.len() > MAX_NAME_LEN {
-            pair.response_size = known.other_sizes.clone();
-            return Arc::new(pair);
-        }
         known.count += 1;
+        known.undeclared += usize::from(!pair.is_declared);
         let method = known.by_names.entry(target.to_owned()).or_default();
         pair.response_size = method.response_size.clone();
         let pair = Arc::new(pair);
@@ -131,6 +142,11 @@ impl Pairs {
 }
 
 impl Known {
+    /// Whether no further method is remembered.
+    fn is_full(&self, is_declared: bool) -> bool {
+        self.count >= MAX_METHODS || !is_declared && self.undeclared >= MAX_UNDECLARED
+    }
+
     fn get(
         &self,
         (callers, target): (&str, &str),
@@ -160,5 +176,28 @@ const COUNTING: Options = Options { on_loss: OnLoss::Count, max_size: 64 << 20 }
 /// Maximum number of remembered methods of a route.
 const MAX_METHODS: usize = 10_000;
 
+/// Maximum number of those that no schema declares: a quarter is left for declared ones.
+const MAX_UNDECLARED: usize = MAX_METHODS - MAX_METHODS / 4;
+
 /// Maximum length of both names of a remembered method together, in bytes.
 const MAX_NAME_LEN: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn invented_names_leave_room_for_declared_methods() {
+        let pairs = Pairs::default();
+        let schemas = Schemas::default();
+        let formats = (Format::Protobuf, Format::Protobuf);
+        for n in 0..MAX_METHODS + 10 {
+            let name = format!("x.Y/{n}");
+            let pair = pairs.find(&schemas, (&name, &name), formats, OnLoss::Reject, false);
+            assert!(pair.is_identity(), "{n}");
+        }
+        let known = pairs.0.read().unwrap();
+        assert_eq!((known.count, known.undeclared), (MAX_UNDECLARED, MAX_UNDECLARED));
+        assert!(known.is_full(false) && !known.is_full(true));
+    }
+}

@@ -32,6 +32,7 @@ pub mod http;
 pub mod baidu_std;
 pub mod fb_rpc;
 pub mod json_rpc;
+mod kept_part;
 pub mod net_rpc;
 pub mod rest_rpc;
 pub mod rpcx;

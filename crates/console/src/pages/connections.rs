@@ -60,6 +60,9 @@ pub(super) struct Row {
 /// How many rows are shown unless all are wanted: brpc's `max_shown_connections`.
 const MAX_SHOWN: usize = 1024;
 
+/// Maximum number of rows of a page that shows all: other requests wait until it is written.
+const MAX_SHOWN_TOGETHER: usize = 10_000;
+
 /// Sort keys of connections, with their names on the page.
 const SORTS: [(&str, &str); 6] = [
     ("", "Id"),
@@ -95,6 +98,7 @@ pub(super) fn answer(state: &State, request: &PageRequest) -> Reply {
         view.pages = rows.len().div_ceil(MAX_SHOWN);
         rows = rows.into_iter().skip(view.page.saturating_mul(MAX_SHOWN)).take(MAX_SHOWN).collect();
     }
+    rows.truncate(MAX_SHOWN_TOGETHER);
     let form_token = super::change_token(state, request);
     render(request, &Connections { server_connection_count: total, connections: rows, view, form_token })
 }

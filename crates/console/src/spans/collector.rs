@@ -45,7 +45,7 @@ pub(crate) struct Collector {
     /// Number of kept calls that turned out to be slow or to fail.
     notable: AtomicU64,
     second: Mutex<Option<Instant>>,
-    names: Mutex<HashSet<Arc<str>>>,
+    names: Mutex<MethodNames>,
     store: Mutex<Store>,
 }
 
@@ -55,8 +55,20 @@ const MAX_PROPAGATED_PER_SECOND: u64 = 4_000;
 /// Maximum number of slow and failed calls per second that are kept without having been sampled.
 const MAX_NOTABLE_PER_SECOND: u64 = 1_000;
 
+/// Names of methods, which their spans share.
+#[derive(Debug, Default)]
+struct MethodNames {
+    known: HashSet<Arc<str>>,
+    /// How many of them are of undeclared methods.
+    undeclared: usize,
+}
+
 /// Maximum number of names that are kept; methods are fewer, unless peers invent them.
 const MAX_NAMES: usize = 10_000;
+
+/// Maximum number of names of undeclared methods, which peers may invent, and maximum length of one in bytes.
+const MAX_UNDECLARED_NAMES: usize = MAX_NAMES / 4;
+const MAX_UNDECLARED_LEN: usize = 256;
 
 /// Maximum number of calls between two that may be chosen: at a million calls a second, each thread looks a thousand
 /// times.
@@ -81,6 +93,27 @@ impl CollectorGuard {
 impl Drop for CollectorGuard {
     fn drop(&mut self) {
         collector().consoles.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl MethodNames {
+    /// Returns the shared name of a method; `other` for one that is not kept.
+    fn get(&mut self, name: String, is_declared: bool) -> Arc<str> {
+        static OTHER: LazyLock<Arc<str>> = LazyLock::new(|| "other".into());
+        if !is_declared && name.len() > MAX_UNDECLARED_LEN {
+            return OTHER.clone();
+        }
+        if let Some(known) = self.known.get(&*name) {
+            return known.clone();
+        }
+        let has_room = self.known.len() < MAX_NAMES;
+        if !has_room || !is_declared && self.undeclared >= MAX_UNDECLARED_NAMES {
+            return OTHER.clone();
+        }
+        self.undeclared += usize::from(!is_declared);
+        let name: Arc<str> = name.into();
+        self.known.insert(name.clone());
+        name
     }
 }
 
@@ -191,14 +224,7 @@ impl Collector {
 
     /// Returns the name of a method, which its spans share.
     fn name(&self, call: &CallStart<'_>) -> Arc<str> {
-        let name = call.full_name();
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = names.get(&*name) {
-            return known.clone();
-        }
-        let name: Arc<str> = if names.len() < MAX_NAMES { name.into() } else { "other".into() };
-        names.insert(name.clone());
-        name
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).get(call.full_name(), call.declared)
     }
 
     #[cold]
@@ -288,7 +314,21 @@ fn next_interval(interval: u32, chosen: u64, wanted: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::next_interval;
+    use super::{MAX_NAMES, MAX_UNDECLARED_NAMES, MethodNames, next_interval};
+
+    #[test]
+    fn invented_names_are_short_and_leave_room_for_declared_ones() {
+        let mut names = MethodNames::default();
+        let mut get = |name: &str, is_declared| names.get(name.to_owned(), is_declared);
+        let long = "x".repeat(257);
+        assert_eq!(&*get(&long, false), "other");
+        assert_eq!(&*get(&long, true), long);
+        for n in 0..MAX_NAMES {
+            let name = get(&n.to_string(), false);
+            assert_eq!(&*name == "other", n >= MAX_UNDECLARED_NAMES, "{n}");
+        }
+        assert_eq!(&*get("declared", true), "declared");
+    }
 
     #[test]
     fn rate_approaches_what_is_wanted() {

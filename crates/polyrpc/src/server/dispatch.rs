@@ -254,6 +254,10 @@ impl<'a> Dispatcher<'a> {
         found: &mut CallEnvironment<'_>,
     ) -> Result<Admission<'a>, Rejection> {
         let listener = self.listener;
+        let limit = listener.server.limits.header;
+        if call.service.len() + call.method.len() > limit {
+            return Err(Rejection::Failed(names_too_long(limit)));
+        }
         let authentication = match call.authenticated || listener.authenticator.is_none() {
             true => None,
             false => match self.authenticate(&call.credential) {
@@ -323,7 +327,7 @@ impl<'a> Dispatcher<'a> {
             return self.begin_stream(call, bytes, ticket, admitted, stream, found.streams);
         }
         let Head { format, positional, .. } = call.head;
-        let held = bytes.len() + call.attachment.len() + call.head.metadata.footprint();
+        let held = bytes.len() + bytes_beside_message(&call);
         let body = Body { format, positional, required: !ticket.may_be_empty(), bytes };
         let offer = offered.map(|offered| self.offer(offered, found.streams));
         let mut inherited = CallScope::from_call(deadline, &call.head.metadata);
@@ -376,7 +380,7 @@ impl<'a> Dispatcher<'a> {
         // For a call with a stream attached, the deadline is that of the response that accepts the stream.
         let deadline = deadline.filter(|_| offered.is_none());
         let mut inherited = CallScope::from_call(deadline, &call.head.metadata);
-        let held = message.len() + call.head.metadata.footprint();
+        let held = message.len() + bytes_beside_message(&call);
         let cx = self.context(call, ticket, (entry, deadline), None);
         let (message, kind) = if goes_on {
             let (incoming, outgoing) = streams.open_with(stream, ticket.carrier(), message, limit);
@@ -399,13 +403,14 @@ impl<'a> Dispatcher<'a> {
     ) -> FirstPoll {
         let unreadable = ticket.decode_failure();
         let UnauthenticatedCall { entry, deadline, authenticating: authentication } = unauthenticated;
-        let held = call.head.metadata.footprint();
+        let held = bytes_beside_message(&call);
         let mut inherited = CallScope::from_call(deadline, &call.head.metadata);
         let entry = match (entry, &authentication) {
             (Ok(entry), _) => entry,
             (Err(status), Some(_)) => {
                 let site = CallSite::new(self.connection.clone(), None);
-                return authenticate_then(authentication, site, inherited, deadline, fail(status));
+                let failed = authenticate_then(authentication, site, inherited, deadline, fail(status));
+                return with_bytes(failed, held);
             }
             (Err(status), None) => return reject(status),
         };
@@ -428,7 +433,8 @@ impl<'a> Dispatcher<'a> {
             (true, authentication) => {
                 let (entry, kind) = (entry.clone(), CallKind::Streams(incoming, outgoing));
                 let start = async move { Ok(start_handler(&entry, cx, Bytes::new(), kind, unreadable)) };
-                mark_streamed(authenticate_then(authentication, site, inherited, deadline, start))
+                let started = authenticate_then(authentication, site, inherited, deadline, start);
+                with_bytes(mark_streamed(started), held)
             }
             (false, authentication) => {
                 let gathered = await_message(
@@ -470,14 +476,15 @@ impl<'a> Dispatcher<'a> {
             Ok(entry) => entry.clone(),
             Err(status) => {
                 let site = CallSite::new(self.connection.clone(), None);
-                return authenticate_then(authentication, site, inherited, deadline, fail(status));
+                let failed = authenticate_then(authentication, site, inherited, deadline, fail(status));
+                return with_bytes(failed, bytes_beside_message(&call));
             }
         };
         let (account, limit) =
             (self.registration.connection.account.clone(), self.listener.server.limits.decompressed);
         let Head { format, positional, compression, .. } = call.head;
         let (body, required) = (std::mem::take(&mut call.body), !ticket.may_be_empty());
-        let bytes = body.len() + call.attachment.len() + call.head.metadata.footprint();
+        let bytes = body.len() + bytes_beside_message(&call);
         let offered = ticket.offered_streams();
         let streams = !entry.method().stream_type().is_unary() && !takes_as_call(&entry, offered);
         let stream = ticket.stream().filter(|_| streams);
@@ -486,13 +493,9 @@ impl<'a> Dispatcher<'a> {
         let inherited = CallScope::from_call(deadline, &call.head.metadata);
         let stream_halves = match stream.map(|stream| (stream, self.registration.connection.admit_stream())) {
             Some((_, Err(status))) => {
-                return authenticate_then(
-                    authentication,
-                    self.site(&entry),
-                    inherited,
-                    deadline,
-                    fail(status),
-                );
+                let site = self.site(&entry);
+                let failed = authenticate_then(authentication, site, inherited, deadline, fail(status));
+                return with_bytes(failed, bytes);
             }
             Some((stream, Ok(()))) => Some(found.streams.open(stream, ticket.carrier(), limit)),
             None => None,
@@ -532,12 +535,7 @@ impl<'a> Dispatcher<'a> {
             Ok(handling)
         });
         let started = if is_stream { mark_streamed(started) } else { started };
-        match started {
-            FirstPoll::Pending { handling, site, deadline, inherited, delivery, .. } => {
-                FirstPoll::Pending { handling, site, deadline, inherited, delivery, bytes }
-            }
-            started => started,
-        }
+        with_bytes(started, bytes)
     }
 
     /// Returns whether a call of a fallback has one request message, as far as is known.
@@ -715,6 +713,12 @@ fn reject(status: Status) -> FirstPoll {
     FirstPoll::Rejected(Rejection::Failed(status))
 }
 
+/// Returns the failure of a call whose names alone exceed the limit of a head.
+#[cold]
+fn names_too_long(limit: usize) -> Status {
+    Status::resource_exhausted(format!("service and method have names of more than {limit} bytes"))
+}
+
 /// Returns the rejection for a call that a hook has rejected.
 #[cold]
 fn rejected_by_hook(status: Status) -> Rejection {
@@ -750,6 +754,27 @@ fn authenticate_then(
 async fn fail(status: Status) -> Result<ResponseFuture, Outcome> {
     Err(Outcome::failed(status))
 }
+
+/// Sets the bytes that a call holds while it is pending.
+fn with_bytes(started: FirstPoll, bytes: usize) -> FirstPoll {
+    match started {
+        FirstPoll::Pending { handling, site, deadline, inherited, delivery, .. } => {
+            FirstPoll::Pending { handling, site, deadline, inherited, delivery, bytes }
+        }
+        started => started,
+    }
+}
+
+/// Returns the bytes that a pending call holds beside its message. Long names count twice: protocols, hooks and proxies
+/// copy them, and so does the text of a failure; usual ones are part of the fixed amount.
+fn bytes_beside_message(call: &Call<'_>) -> usize {
+    let names = call.service.len() + call.method.len();
+    let names = if names > USUAL_NAMES_BYTES { 2 * names } else { 0 };
+    call.attachment.len() + call.head.metadata.footprint() + names
+}
+
+/// Length of service and method name up to which they count as part of a call's fixed amount.
+const USUAL_NAMES_BYTES: usize = 256;
 
 /// Marks a call as one that streams messages in a direction.
 fn mark_streamed(started: FirstPoll) -> FirstPoll {

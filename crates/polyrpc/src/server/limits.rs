@@ -41,7 +41,8 @@ pub struct Limits {
     pub decompressed: usize,
     /// Maximum size of an HTTP head or an HTTP/2 header list, in bytes. Default: 64 KiB.
     ///
-    /// A larger one is answered with 431, in gRPC with `resource_exhausted`; other calls of the connection continue.
+    /// A larger one is answered with 431, in gRPC with `resource_exhausted`; other calls of the connection continue. The
+    /// names of a call's service and method together have the same limit, in every protocol.
     pub header: usize,
 
     /// Bytes that the server may hold for all peers together: requests that are incomplete or wait for a handler,

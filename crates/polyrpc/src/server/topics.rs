@@ -179,6 +179,11 @@ impl Subscriptions {
                 if self.named > MAX_SUBSCRIPTIONS || self.bytes > MAX_NAME_BYTES {
                     return Err(Status::resource_exhausted("the connection has too many subscriptions"));
                 }
+                if self.times(topic) >= MAX_REPEATED {
+                    return Err(Status::resource_exhausted(
+                        "the connection has subscribed too often to this topic",
+                    ));
+                }
             }
         }
         self.reserve(topic)?;
@@ -197,10 +202,18 @@ impl Subscriptions {
         let own = subscribers
             .entry(connection_key(&self.entry))
             .or_insert_with(|| Subscriber { entry: self.entry.clone(), times: 0 });
-        own.times += 1;
+        // Several may have been admitted before the first one was added.
+        own.times = (own.times + 1).min(MAX_REPEATED);
         if own.times == 1 {
             self.own.push(topic);
         }
+    }
+
+    /// Returns how many times the connection has subscribed to a topic.
+    fn times(&self, topic: &Topic) -> usize {
+        let topics = self.topics.lock();
+        let own = topics.get(topic).and_then(|subscribers| subscribers.get(&connection_key(&self.entry)));
+        own.map_or(0, |own| own.times)
     }
 
     /// Charges the connection for one more.
@@ -258,6 +271,10 @@ impl Drop for Subscriptions {
 
 /// Maximum number of subscriptions of a connection.
 const MAX_SUBSCRIPTIONS: usize = 1024;
+
+/// Maximum number of subscriptions of a connection to one topic by its name. A message is queued once for each, at the
+/// expense of its publisher.
+const MAX_REPEATED: usize = 16;
 
 /// Maximum number of bytes of their names.
 const MAX_NAME_BYTES: usize = 64 << 10;

@@ -350,6 +350,23 @@ async fn connection_with_too_many_calls_is_read_later_without_loss() {
 }
 
 #[tokio::test]
+async fn names_beyond_the_limit_of_a_head_are_rejected() {
+    let server = serve(limited(Limits { header: 8 << 10, ..Limits::default() })).await;
+    // The other protocols limit what contains the names.
+    for protocol in [Protocol::Rpcx, Protocol::NetRpc] {
+        let mut wire = Wire::connect(protocol, &server).await;
+        for (id, length, text) in [(1, 8 << 10, "names of more than 8192 bytes"), (2, 8000, "xxx")] {
+            let call = wire.encode(id, &json_call(&"x".repeat(length), "Echo", "1"));
+            wire.socket.send(&call).await;
+            let (answered, reply) = wire.reply().await.expect("an answer");
+            let failure = reply.result.unwrap_err();
+            assert_eq!(answered, id);
+            assert!(failure.message().contains(text), "{protocol:?}: {failure}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn trickling_message_closes_its_connection_only() {
     let server =
         serve(limited(Limits { header_timeout: Duration::from_millis(500), ..Limits::default() })).await;

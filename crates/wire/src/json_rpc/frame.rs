@@ -11,6 +11,8 @@ use serde_json::value::RawValue;
 
 use polyrpc_core::Status;
 
+use crate::kept_part::kept_part;
+
 use super::status;
 use super::text::{Parts, after_string, quote, string};
 
@@ -53,6 +55,9 @@ pub(crate) enum Incoming {
 /// response.
 const MAX_BATCH: usize = 1000;
 
+/// Maximum length of an id, which is kept until its call is answered, and does not count as memory of the call.
+const MAX_ID_LEN: usize = 1024;
+
 /// Maximum nesting depth of a message: that of serde_json's values. Decoders of the parameters may be recursive.
 const MAX_DEPTH: usize = 128;
 
@@ -90,9 +95,8 @@ pub(crate) fn read(message: &Bytes) -> Incoming {
 
 /// Whether a message claims to be JSON-RPC, valid or not.
 pub(crate) fn announces(message: &[u8]) -> bool {
-    let key = b"\"jsonrpc\"";
     matches!(message.trim_ascii_start(), [b'{' | b'[', ..])
-        && message.windows(key.len()).any(|part| part == key)
+        && memchr::memmem::find(message, b"\"jsonrpc\"").is_some()
 }
 
 /// Checks that `message` is one JSON text that is not nested too deeply; returns it without surrounding blanks.
@@ -158,6 +162,9 @@ fn read_request(text: &[u8], message: &Bytes, codes: Codes) -> Result<Request, V
     if !id.is_none_or(is_id) {
         return unfit(None, "the id is neither string, number nor null");
     }
+    if id.is_some_and(|id| id.len() > MAX_ID_LEN) {
+        return unfit(None, "the id has more than 1024 bytes");
+    }
     let Some(name) = name else {
         return Err(refusal(id, codes.nameless, "must contains servicepath and method"));
     };
@@ -168,9 +175,9 @@ fn read_request(text: &[u8], message: &Bytes, codes: Codes) -> Result<Request, V
     let params = params.filter(|params| *params != b"null").unwrap_or_default();
     Ok(Request {
         name: name.into_owned(),
-        params: message.slice_ref(params),
+        params: kept_part(message, params),
         positional: params.starts_with(b"["),
-        id: id.map(|id| message.slice_ref(id)),
+        id: id.map(|id| kept_part(message, id)),
     })
 }
 

@@ -150,3 +150,18 @@ fn valid_and_invalid_responses_are_distinguished() {
         assert!(read(text).is_err(), "{text}");
     }
 }
+
+#[test]
+fn request_keeps_neither_a_long_id_nor_an_unused_member() {
+    let with_id =
+        |length: usize| format!(r#"{{"jsonrpc":"2.0","method":"f","id":"{}"}}"#, "x".repeat(length));
+    assert_eq!(one(&with_id(1022)).id.map(|id| id.len()), Some(1024));
+    assert!(refusal_of(with_id(1023).as_bytes()).contains("the id has more than 1024 bytes"));
+
+    let pad = "x".repeat(10_000);
+    let message = Bytes::from(format!(r#"{{"method":"f","params":[1,2],"id":1,"pad":"{pad}"}}"#));
+    let Incoming::One(request) = read(&message) else { panic!("expected a request") };
+    assert_eq!(request.params, "[1,2]");
+    let message = message.try_into_mut();
+    assert!(message.is_ok(), "a part refers to the message");
+}

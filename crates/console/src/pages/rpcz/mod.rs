@@ -37,9 +37,12 @@ struct Spans {
     failed: bool,
 }
 
-/// How many spans are shown, and how many may be.
+/// How many spans are shown, and how many may be: other requests wait until a page is written.
 const SHOWN: u64 = 100;
-const MAX_SHOWN_SPANS: u64 = 10_000;
+const MAX_SHOWN_SPANS: u64 = 1_000;
+
+/// How many spans are exported for programs.
+const MAX_EXPORTED_SPANS: u64 = 10_000;
 
 /// How many spans of a trace are shown.
 const OF_TRACE: usize = 1_000;
@@ -63,7 +66,8 @@ pub(super) fn answer(_: &State, request: &PageRequest) -> Reply {
         );
     };
     let all = collector().spans();
-    let shown = shown.min(MAX_SHOWN_SPANS) as usize;
+    let max = if request.parameter("format").is_some() { MAX_EXPORTED_SPANS } else { MAX_SHOWN_SPANS };
+    let shown = shown.min(max) as usize;
     let found: Vec<_> = all.iter().filter(|span| search.accepts(span)).take(shown).cloned().collect();
     if let Some(exported) = export_spans(request, &found) {
         return exported;

@@ -157,3 +157,28 @@ fn response_to_an_unknown_call_is_dropped() {
     assert!(client.next_event(&mut inbox, &mut out).expect("understood").is_none());
     assert!(inbox.is_empty());
 }
+
+#[test]
+fn request_keeps_neither_a_long_id_nor_an_unused_member() {
+    let next = |bytes: &[u8]| {
+        let (mut server, mut inbox) = (server(Codec::Json), BytesMut::from(bytes));
+        match server.next_event(&mut inbox, &mut Outbox::new()) {
+            Ok(Some(ServerEvent::Call(call, _))) => Ok(call.body),
+            Ok(other) => panic!("expected a call, got {other:?}"),
+            Err(violation) => Err(violation.to_string()),
+        }
+    };
+    let with_id = |length: usize| {
+        format!(r#"{{"method":"S.M","params":[1],"id":"{}"}}"#, "x".repeat(length)).into_bytes()
+    };
+    assert!(next(&with_id(1022)).is_ok());
+    assert!(next(&with_id(1023)).unwrap_err().contains("the id has more than 1024 bytes"));
+
+    let with_member = |byte: u8, length: usize| {
+        [&br#"{"method":"S.M","params":[1],"id":1,"x":""#[..], &vec![byte; length], b"\"}"].concat()
+    };
+    let body = next(&with_member(b'x', 10_000)).unwrap();
+    assert!(body.try_into_mut().is_ok_and(|body| body.capacity() < 1_000), "it refers to the message");
+    assert!(next(&with_member(0xff, 60_000)).is_ok());
+    assert!(next(&with_member(0xff, 70_000)).unwrap_err().contains("a long message is not UTF-8"));
+}

@@ -15,6 +15,7 @@ use super::super::codec::is_blank;
 use super::super::status;
 use super::{Failure, FrameCodec, Id, Outgoing, Request, Response, Tag, message_too_long};
 use crate::json_rpc::text::{Parts, string};
+use crate::kept_part::kept_part;
 use crate::oversized::{request_too_large, too_long};
 
 use self::extent::Extent;
@@ -65,7 +66,7 @@ impl Json {
         }
         match self.extent.end(inbox) {
             Some((end, depth)) if end <= self.limit => Ok(Some(Object {
-                text: utf8(inbox.split_to(end).freeze()),
+                text: utf8(inbox.split_to(end).freeze())?,
                 is_shallow: depth <= MAX_DEPTH,
                 is_oversized: false,
             })),
@@ -91,7 +92,7 @@ impl Json {
             Progress::Unusable => Err(message_too_long(self.limit)),
             Progress::Ended(text) => {
                 self.oversized = None;
-                Ok(Some(Object { text: utf8(text.into()), is_shallow: true, is_oversized: true }))
+                Ok(Some(Object { text: utf8(text.into())?, is_shallow: true, is_oversized: true }))
             }
         }
     }
@@ -224,10 +225,13 @@ fn read_request(object: &Bytes, is_shallow: bool) -> Result<Request, Violation> 
             id = Some(value);
         }
     }
+    if id.is_some_and(|id| id.len() > MAX_ID_LEN) {
+        return Err(Violation::new("the id has more than 1024 bytes"));
+    }
     let (body, positional, malformed) = arguments(object, params);
     Ok(Request {
         name: text(object, name.unwrap_or(b"null"))?,
-        id: Id::Json(or_null(object.slice_ref(id.unwrap_or_default()))),
+        id: Id::Json(or_null(kept_part(object, id.unwrap_or_default()))),
         body,
         positional,
         malformed,
@@ -246,8 +250,8 @@ fn arguments(object: &Bytes, params: Option<&[u8]>) -> (Bytes, bool, Option<Stat
     match (values.next_value(), values.next_value()) {
         // Without a value to decode, Go's method gets the zero value, as for a null.
         (None, _) => (or_null(Bytes::new()), false, None),
-        (Some(sole), None) => (object.slice_ref(sole), false, None),
-        (Some(_), Some(_)) => (object.slice_ref(params), true, None),
+        (Some(sole), None) => (kept_part(object, sole), false, None),
+        (Some(_), Some(_)) => (kept_part(object, params), true, None),
     }
 }
 
@@ -292,7 +296,7 @@ fn members(object: &[u8], is_shallow: bool) -> Result<Parts<'_>, Violation> {
 /// Decodes a string; without escapes it is a slice of the message. `null` leaves it empty, as in Go.
 fn text(object: &Bytes, value: &[u8]) -> Result<Bytes, Violation> {
     match string(value) {
-        Some(Cow::Borrowed(text)) => Ok(object.slice_ref(text.as_bytes())),
+        Some(Cow::Borrowed(text)) => Ok(kept_part(object, text.as_bytes())),
         Some(Cow::Owned(text)) => Ok(text.into()),
         None if value == b"null" => Ok(Bytes::new()),
         None => Err(Violation::new("the method is not named by a string")),
@@ -300,10 +304,15 @@ fn text(object: &Bytes, value: &[u8]) -> Result<Bytes, Violation> {
 }
 
 /// Replaces invalid UTF-8 by U+FFFD, as Go does.
-fn utf8(object: Bytes) -> Bytes {
+///
+/// # Errors
+///
+/// If a long object contains invalid UTF-8: it would grow to three times its length.
+fn utf8(object: Bytes) -> Result<Bytes, Violation> {
     match simdutf8::basic::from_utf8(&object) {
-        Ok(_) => object,
-        Err(_) => String::from_utf8_lossy(&object).into_owned().into(),
+        Ok(_) => Ok(object),
+        Err(_) if object.len() > MAX_REPAIRED => Err(Violation::new("a long message is not UTF-8")),
+        Err(_) => Ok(String::from_utf8_lossy(&object).into_owned().into()),
     }
 }
 
@@ -311,6 +320,12 @@ fn utf8(object: Bytes) -> Bytes {
 fn or_null(value: Bytes) -> Bytes {
     if value.is_empty() { Bytes::from_static(b"null") } else { value }
 }
+
+/// Maximum length of an object whose invalid UTF-8 is replaced, in bytes: that takes ten times as long as parsing.
+const MAX_REPAIRED: usize = 64 << 10;
+
+/// Maximum length of an id, which is kept until its call is answered, and does not count as memory of the call.
+const MAX_ID_LEN: usize = 1024;
 
 /// Nesting limit, that of serde_json's values.
 const MAX_DEPTH: usize = 128;
