@@ -116,7 +116,7 @@ fn serve(runtime: &Runtime, methods: usize) -> io::Result<ServerHandle> {
         idle_timeout: Some(patient),
         ..Limits::default()
     };
-    let metrics = Metrics::with_max_methods(2 * MANY_METHODS);
+    let metrics = Metrics::with_max_series(2 * MANY_METHODS);
     let server = Server::new().limits(limits).service(service).count_calls(&metrics);
     runtime.block_on(async { Ok(server.bind("127.0.0.1:0").await?.start()) })
 }

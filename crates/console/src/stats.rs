@@ -86,7 +86,7 @@ impl ServerStats {
             version: monitor.version(),
             uptime,
             started,
-            connections: monitor.connections(),
+            connections: monitor.connection_count(),
             load,
             in_flight_limit,
             is_counted: metrics.is_some(),

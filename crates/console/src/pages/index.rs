@@ -86,7 +86,7 @@ impl Index {
         let entry = |server: &crate::observed::ObservedServer| ServerEntry {
             addresses: server.monitor.addresses().iter().map(ToString::to_string).collect(),
             serving: server.monitor.is_serving("") == Some(true),
-            connections: server.monitor.connections(),
+            connections: server.monitor.connection_count(),
         };
         let own = state.own_pages();
         Self {

@@ -16,7 +16,7 @@ pub(super) fn answer(state: &State, _: &PageRequest) -> Reply {
     let mut all = state.metrics();
     if all.is_empty() {
         // The process has metrics too.
-        all.push(Metrics::with_max_methods(0));
+        all.push(Metrics::with_max_series(0));
     }
     let mut page = Metrics::text_of(&all);
     write_variables(&mut page);

@@ -64,7 +64,7 @@ impl Monitor {
     }
 
     /// Returns the number of open connections.
-    pub fn connections(&self) -> usize {
+    pub fn connection_count(&self) -> usize {
         self.server().map_or(0, |server| server.open.len())
     }
 

@@ -61,13 +61,13 @@ fn after_value(text: &[u8]) -> &[u8] {
 
 /// Returns the text after the string whose opening quote directly precedes `rest`.
 pub(super) fn after_string(mut rest: &[u8]) -> &[u8] {
-    loop {
-        rest = match rest {
-            [b'"', after @ ..] => return after,
-            [b'\\', _, after @ ..] | [_, after @ ..] => after,
-            [] => return rest,
-        };
+    while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
+        if rest[at] == b'"' {
+            return &rest[at + 1..];
+        }
+        rest = rest.get(at + 2..).unwrap_or_default();
     }
+    &[]
 }
 
 /// Returns the text after the object or array whose opening bracket directly precedes `rest`.

@@ -85,15 +85,15 @@ impl Metrics {
     /// and of topics that are subscribed to, that were not [declared](Self::declare): callers invent their
     /// names.
     pub fn new() -> Self {
-        Self::with_max_methods(1024)
+        Self::with_max_series(1024)
     }
 
     /// Creates metrics with room for this many series, at most 2²⁰.
-    pub fn with_max_methods(methods: usize) -> Self {
+    pub fn with_max_series(series: usize) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         Self(Arc::new(MetricsInner {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
-            table: Table::new(methods.min(1 << 20)),
+            table: Table::new(series.min(1 << 20)),
             since: Instant::now(),
             servers: Mutex::default(),
             buckets: AtomicI32::new(1),

@@ -91,7 +91,7 @@ fn concurrent_counting_loses_nothing() {
 
 #[test]
 fn invented_method_names_use_bounded_memory() {
-    let metrics = Metrics::with_max_methods(10);
+    let metrics = Metrics::with_max_series(10);
     let names: Vec<_> = (0..1000).map(|n| n.to_string()).collect();
     for name in &names {
         count(&metrics, &call_start(Side::Server, "", name), 1, None);
@@ -102,7 +102,7 @@ fn invented_method_names_use_bounded_memory() {
     let other = methods.iter().find(|method| method.method == "other").unwrap();
     assert_eq!((other.succeeded, other.side, other.protocol), (990, Side::Server, "any"));
     assert!(methods.iter().any(|method| method.method == "0" && method.succeeded == 1001));
-    count(&Metrics::with_max_methods(0), &call_start(Side::Client, "", "m"), 1, None);
+    count(&Metrics::with_max_series(0), &call_start(Side::Client, "", "m"), 1, None);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn names_that_callers_invent_never_take_the_room_of_declared_methods() {
         CallStart { declared: false, ..call_start(Side::Server, service, method) }
     }
 
-    let metrics = Metrics::with_max_methods(40);
+    let metrics = Metrics::with_max_series(40);
     metrics.declare([("Arith", "Mul"), ("Arith", "Mul")]);
     for name in (0..1000).map(|n| n.to_string()) {
         count(&metrics, &by_fallback("Svc", &name), 1, None);
