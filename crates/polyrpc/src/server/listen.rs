@@ -75,8 +75,8 @@ impl Listen {
     /// as [`Codec::Protobuf`] and [`Codec::Gencode`].
     ///
     /// A type that Go's gob cannot carry (`serde(flatten)`, integers of 128 bits) is already an error when a listener
-    /// for gob alone, or [for `net/rpc`](Self::protocols) by name, is bound. Where all protocols are accepted, it is a
-    /// warning in the log.
+    /// for gob alone, or [for `net/rpc`](Self::protocols) by name, is bound. A listener of all protocols accepts it: only
+    /// the calls over gob fail.
     #[must_use]
     pub fn net_rpc(mut self, codec: Codec) -> Self {
         self.protocols = ListenerProtocols::NetRpc(codec);
