@@ -24,8 +24,8 @@ pub(crate) struct Inbox {
     touched: usize,
     /// The buffer is that of a large message.
     is_large: bool,
-    /// A free buffer of a large message, for the next one of the same turn.
-    spare_large: Option<BytesMut>,
+    /// A free buffer of a large message, for the next one of the same turn, and how many of its bytes were used.
+    spare_large: Option<(BytesMut, usize)>,
     /// Whether buffers to which messages still refer are counted.
     counts_pinned: bool,
     /// These buffers. Boxed: most connections never have any.
@@ -82,13 +82,19 @@ impl Inbox {
     /// Returns the bytes that it buffers. Other free room than that of a large message is not resident, or lent by the
     /// thread.
     pub(crate) fn buffered_bytes(&self) -> usize {
-        self.bytes.len() + self.spare_large.as_ref().map_or(0, BytesMut::capacity)
+        self.bytes.len() + self.spare_large.as_ref().map_or(0, |(_, used)| *used)
     }
 
     /// Returns the bytes of its buffer that were used before those that it buffers. They remain resident until the buffer
-    /// is replaced, whether or not a message still refers to them.
+    /// is replaced, whether or not a message still refers to them. Of a buffer of usual size half of them count: a
+    /// connection that just reads must not exceed the bytes that each may hold regardless of others.
     pub(crate) fn consumed_bytes(&self) -> usize {
-        if self.bytes.is_empty() { 0 } else { self.used_bytes() - self.bytes.len() }
+        let used = self.used_bytes();
+        match used - self.bytes.len() {
+            _ if self.bytes.is_empty() => 0,
+            consumed if used <= LARGE => consumed / 2,
+            consumed => consumed,
+        }
     }
 
     /// Returns the number of bytes in replaced buffers to which messages still refer, as far as it is known: only a few
@@ -116,21 +122,25 @@ impl Inbox {
     pub(crate) fn release_spare(&mut self) {
         if self.bytes.is_empty() {
             self.install(BytesMut::new());
-        } else if self.taken_bytes() + self.bytes.capacity() >= SMALL
-            && self.bytes.len() < self.largest_moved_rest()
-        {
+        } else if self.bytes.len() < self.largest_moved_rest() {
             self.install(BytesMut::from(&self.bytes[..]));
         }
-        if let Some(spare) = self.spare_large.take() {
+        if let Some((spare, _)) = self.spare_large.take() {
             return_buffer(spare);
         }
     }
 
-    /// Returns the size from which a rest stays in its buffer: a quarter of what was used, so that moving costs little for
-    /// each byte received. A spare buffer is not given up for the message that has just begun in it.
+    /// Returns the size from which a rest stays in its buffer. Of a large buffer it is a quarter of what was used, so that
+    /// moving costs little for each byte received. A spare buffer is not given up for the message that has just begun in
+    /// it.
     fn largest_moved_rest(&self) -> usize {
         let used = if self.is_large { self.taken_bytes() + self.bytes.len() } else { self.used_bytes() };
-        (used / 4).max(SMALL / 4)
+        let whole = self.taken_bytes() + self.bytes.capacity();
+        match used {
+            used if used > MAX_KEPT_CAPACITY => used / 4,
+            _ if self.bytes.capacity() >= SMALL || whole > SMALL => SMALL / 4,
+            _ => 0,
+        }
     }
 
     /// Returns how many bytes of its buffer were used.
@@ -143,6 +153,7 @@ impl Inbox {
         if self.has_no_buffer() {
             self.bytes = buffer;
             self.start = self.bytes.as_ptr().addr();
+            (self.touched, self.is_large) = (0, false);
             return self.record_extent();
         }
         let (taken, before) = (self.taken_bytes(), self.start);
@@ -158,7 +169,7 @@ impl Inbox {
             true if self.counts_pinned => self.pinned.get_or_insert_default().push(replaced, touched),
             // One lent by the thread goes back to it.
             false if was_large && is_whole(&mut replaced, used, before) && replaced.capacity() > LARGE => {
-                self.spare_large = Some(replaced);
+                self.spare_large = Some((replaced, touched));
             }
             _ => return_buffer(replaced),
         }
@@ -182,8 +193,9 @@ impl Inbox {
     }
 
     fn reserve(&mut self, wanted: usize) {
-        if self.taken_bytes() == 0 {
-            self.start = self.bytes.as_ptr().addr();
+        if self.taken_bytes() == 0 && self.start != self.bytes.as_ptr().addr() {
+            // A session has exchanged the buffer.
+            (self.start, self.touched) = (self.bytes.as_ptr().addr(), 0);
         }
         self.make_room(wanted);
         self.record_extent();
@@ -210,9 +222,10 @@ impl Inbox {
             let is_large = wanted > LARGE && wanted > self.bytes.len();
             let spare = if is_large { self.spare_large.take() } else { None };
             // A much shorter message would keep all of it alive.
-            match spare.filter(|spare| spare.capacity() >= wanted && spare.capacity() / 2 <= wanted) {
-                Some(spare) => {
-                    let used = spare.capacity();
+            let fits =
+                |(spare, _): &(BytesMut, usize)| spare.capacity() >= wanted && spare.capacity() / 2 <= wanted;
+            match spare.filter(fits) {
+                Some((spare, used)) => {
                     self.grow_into(spare);
                     self.touched = used;
                 }

@@ -56,7 +56,7 @@ pub(crate) enum Incoming {
 const MAX_BATCH: usize = 1000;
 
 /// Maximum length of an id, which is kept until its call is answered, and does not count as memory of the call.
-const MAX_ID_LEN: usize = 1024;
+const MAX_ID_LEN: usize = 256;
 
 /// Maximum nesting depth of a message: that of serde_json's values. Decoders of the parameters may be recursive.
 const MAX_DEPTH: usize = 128;
@@ -163,7 +163,7 @@ fn read_request(text: &[u8], message: &Bytes, codes: Codes) -> Result<Request, V
         return unfit(None, "the id is neither string, number nor null");
     }
     if id.is_some_and(|id| id.len() > MAX_ID_LEN) {
-        return unfit(None, "the id has more than 1024 bytes");
+        return unfit(None, "the id has more than 256 bytes");
     }
     let Some(name) = name else {
         return Err(refusal(id, codes.nameless, "must contains servicepath and method"));

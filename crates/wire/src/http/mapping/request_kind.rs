@@ -419,7 +419,7 @@ fn json_rpc_calls(request: Request, body: &Bytes, names: &mut Names) -> RequestK
 #[derive(Debug)]
 pub(crate) struct BatchCalls {
     requests: std::vec::IntoIter<json_rpc::Request>,
-    /// Length of the message of which all of them are slices.
+    /// Length of the message that contained them, which is at least what they hold.
     message: usize,
     common: BatchContext,
 }

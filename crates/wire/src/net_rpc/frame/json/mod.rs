@@ -226,7 +226,7 @@ fn read_request(object: &Bytes, is_shallow: bool) -> Result<Request, Violation> 
         }
     }
     if id.is_some_and(|id| id.len() > MAX_ID_LEN) {
-        return Err(Violation::new("the id has more than 1024 bytes"));
+        return Err(Violation::new("the id has more than 256 bytes"));
     }
     let (body, positional, malformed) = arguments(object, params);
     Ok(Request {
@@ -325,7 +325,7 @@ fn or_null(value: Bytes) -> Bytes {
 const MAX_REPAIRED: usize = 64 << 10;
 
 /// Maximum length of an id, which is kept until its call is answered, and does not count as memory of the call.
-const MAX_ID_LEN: usize = 1024;
+const MAX_ID_LEN: usize = 256;
 
 /// Nesting limit, that of serde_json's values.
 const MAX_DEPTH: usize = 128;
