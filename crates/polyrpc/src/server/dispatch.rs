@@ -409,8 +409,7 @@ impl<'a> Dispatcher<'a> {
             (Ok(entry), _) => entry,
             (Err(status), Some(_)) => {
                 let site = CallSite::new(self.connection.clone(), None);
-                let failed = authenticate_then(authentication, site, inherited, deadline, fail(status));
-                return with_bytes(failed, held);
+                return authenticate_then(authentication, site, inherited, deadline, held, fail(status));
             }
             (Err(status), None) => return reject(status),
         };
@@ -433,8 +432,7 @@ impl<'a> Dispatcher<'a> {
             (true, authentication) => {
                 let (entry, kind) = (entry.clone(), CallKind::Streams(incoming, outgoing));
                 let start = async move { Ok(start_handler(&entry, cx, Bytes::new(), kind, unreadable)) };
-                let started = authenticate_then(authentication, site, inherited, deadline, start);
-                with_bytes(mark_streamed(started), held)
+                mark_streamed(authenticate_then(authentication, site, inherited, deadline, held, start))
             }
             (false, authentication) => {
                 let gathered = await_message(
@@ -476,15 +474,15 @@ impl<'a> Dispatcher<'a> {
             Ok(entry) => entry.clone(),
             Err(status) => {
                 let site = CallSite::new(self.connection.clone(), None);
-                let failed = authenticate_then(authentication, site, inherited, deadline, fail(status));
-                return with_bytes(failed, bytes_beside_message(&call));
+                let held = bytes_beside_message(&call);
+                return authenticate_then(authentication, site, inherited, deadline, held, fail(status));
             }
         };
         let (account, limit) =
             (self.registration.connection.account.clone(), self.listener.server.limits.decompressed);
         let Head { format, positional, compression, .. } = call.head;
         let (body, required) = (std::mem::take(&mut call.body), !ticket.may_be_empty());
-        let bytes = body.len() + bytes_beside_message(&call);
+        let held = body.len() + bytes_beside_message(&call);
         let offered = ticket.offered_streams();
         let streams = !entry.method().stream_type().is_unary() && !takes_as_call(&entry, offered);
         let stream = ticket.stream().filter(|_| streams);
@@ -494,8 +492,7 @@ impl<'a> Dispatcher<'a> {
         let stream_halves = match stream.map(|stream| (stream, self.registration.connection.admit_stream())) {
             Some((_, Err(status))) => {
                 let site = self.site(&entry);
-                let failed = authenticate_then(authentication, site, inherited, deadline, fail(status));
-                return with_bytes(failed, bytes);
+                return authenticate_then(authentication, site, inherited, deadline, held, fail(status));
             }
             Some((stream, Ok(()))) => Some(found.streams.open(stream, ticket.carrier(), limit)),
             None => None,
@@ -506,7 +503,8 @@ impl<'a> Dispatcher<'a> {
         let cx = self.context(call, ticket, (&entry, deadline), found.arrival.get()).with_offer(offer);
         let is_stream = stream_halves.is_some();
         let conversion = ticket.body_conversion();
-        let started = authenticate_then(authentication, self.site(&entry), inherited, deadline, async move {
+        let site = self.site(&entry);
+        let started = authenticate_then(authentication, site, inherited, deadline, held, async move {
             let bytes = decompress_on_blocking_pool(compression, body, limit, account.clone()).await;
             let mut bytes = bytes.map_err(OutcomeKind::Corrupt)?;
             // The compressed size is counted with the call.
@@ -534,8 +532,7 @@ impl<'a> Dispatcher<'a> {
             });
             Ok(handling)
         });
-        let started = if is_stream { mark_streamed(started) } else { started };
-        with_bytes(started, bytes)
+        if is_stream { mark_streamed(started) } else { started }
     }
 
     /// Returns whether a call of a fallback has one request message, as far as is known.
@@ -728,12 +725,13 @@ fn rejected_by_hook(status: Status) -> Rejection {
     }
 }
 
-/// Returns a call that continues with `start` after its credential was accepted.
+/// Returns a call that continues with `start` after its credential was accepted. It holds `bytes` while it is pending.
 fn authenticate_then(
     authentication: Option<AuthenticateFuture>,
     site: CallSite,
     inherited: CallScope,
     deadline: Option<Instant>,
+    bytes: usize,
     start: impl Future<Output = Result<ResponseFuture, Outcome>> + Send + 'static,
 ) -> FirstPoll {
     let handling = Box::pin(async {
@@ -747,22 +745,12 @@ fn authenticate_then(
             Err(outcome) => outcome,
         }
     });
-    FirstPoll::Pending { handling, site, deadline, inherited, delivery: in_flight::Delivery::Whole, bytes: 0 }
+    FirstPoll::Pending { handling, site, deadline, inherited, delivery: in_flight::Delivery::Whole, bytes }
 }
 
 /// Fails a call once its credential was accepted.
 async fn fail(status: Status) -> Result<ResponseFuture, Outcome> {
     Err(Outcome::failed(status))
-}
-
-/// Sets the bytes that a call holds while it is pending.
-fn with_bytes(started: FirstPoll, bytes: usize) -> FirstPoll {
-    match started {
-        FirstPoll::Pending { handling, site, deadline, inherited, delivery, .. } => {
-            FirstPoll::Pending { handling, site, deadline, inherited, delivery, bytes }
-        }
-        started => started,
-    }
 }
 
 /// Returns the bytes that a pending call holds beside its message. Long names count twice: protocols, hooks and proxies

@@ -89,12 +89,12 @@ impl Inbox {
     /// is replaced, whether or not a message still refers to them. Of a buffer of usual size half of them count: a
     /// connection that just reads must not exceed the bytes that each may hold regardless of others.
     pub(crate) fn consumed_bytes(&self) -> usize {
-        let used = self.used_bytes();
-        match used - self.bytes.len() {
-            _ if self.bytes.is_empty() => 0,
-            consumed if used <= LARGE => consumed / 2,
-            consumed => consumed,
+        if self.bytes.is_empty() {
+            return 0;
         }
+        let used = self.used_bytes();
+        let consumed = used - self.bytes.len();
+        if used <= LARGE { consumed / 2 } else { consumed }
     }
 
     /// Returns the number of bytes in replaced buffers to which messages still refer, as far as it is known: only a few

@@ -13,8 +13,8 @@ use polyrpc_core::Status;
 
 use crate::kept_part::kept_part;
 
-use super::status;
 use super::text::{Parts, after_string, quote, string};
+use super::{MAX_ID_LEN, status};
 
 /// A method call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,9 +54,6 @@ pub(crate) enum Incoming {
 /// Maximum number of entries of a batch. Each is answered, so that two bytes of a request may cause eighty of a
 /// response.
 const MAX_BATCH: usize = 1000;
-
-/// Maximum length of an id, which is kept until its call is answered, and does not count as memory of the call.
-const MAX_ID_LEN: usize = 256;
 
 /// Maximum nesting depth of a message: that of serde_json's values. Decoders of the parameters may be recursive.
 const MAX_DEPTH: usize = 128;

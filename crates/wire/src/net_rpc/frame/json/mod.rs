@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use super::super::codec::is_blank;
 use super::super::status;
 use super::{Failure, FrameCodec, Id, Outgoing, Request, Response, Tag, message_too_long};
+use crate::json_rpc::MAX_ID_LEN;
 use crate::json_rpc::text::{Parts, string};
 use crate::kept_part::kept_part;
 use crate::oversized::{request_too_large, too_long};
@@ -321,11 +322,8 @@ fn or_null(value: Bytes) -> Bytes {
     if value.is_empty() { Bytes::from_static(b"null") } else { value }
 }
 
-/// Maximum length of an object whose invalid UTF-8 is replaced, in bytes: that takes ten times as long as parsing.
+/// Maximum length of an object whose invalid UTF-8 is replaced, in bytes.
 const MAX_REPAIRED: usize = 64 << 10;
-
-/// Maximum length of an id, which is kept until its call is answered, and does not count as memory of the call.
-const MAX_ID_LEN: usize = 256;
 
 /// Nesting limit, that of serde_json's values.
 const MAX_DEPTH: usize = 128;
