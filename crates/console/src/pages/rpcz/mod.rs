@@ -66,7 +66,8 @@ pub(super) fn answer(_: &State, request: &PageRequest) -> Reply {
         );
     };
     let all = collector().spans();
-    let max = if request.parameter("format").is_some() { MAX_EXPORTED_SPANS } else { MAX_SHOWN_SPANS };
+    let is_for_programs = request.format == PageFormat::Json || exporter(request).is_some();
+    let max = if is_for_programs { MAX_EXPORTED_SPANS } else { MAX_SHOWN_SPANS };
     let shown = shown.min(max) as usize;
     let found: Vec<_> = all.iter().filter(|span| search.accepts(span)).take(shown).cloned().collect();
     if let Some(exported) = export_spans(request, &found) {
@@ -130,14 +131,19 @@ fn trace_page(request: &PageRequest, id: &str) -> Reply {
     }
 }
 
-/// Returns spans in the format of another program, if the request wants that.
+/// Returns spans in the format of another program, if the request names one.
 fn export_spans(request: &PageRequest, spans: &[Arc<Span>]) -> Option<Reply> {
-    let exported = match request.parameter("format")? {
-        "otlp" => export::otlp(spans),
-        "chrome" => export::chrome(spans),
-        _ => return None,
-    };
-    Some(Reply::new(200, JSON, exported.to_string()))
+    let export = exporter(request)?;
+    Some(Reply::new(200, JSON, export(spans).to_string()))
+}
+
+/// Returns what writes the format of another program that the request names.
+fn exporter(request: &PageRequest) -> Option<fn(&[Arc<Span>]) -> serde_json::Value> {
+    match request.parameter("format")? {
+        "otlp" => Some(export::otlp),
+        "chrome" => Some(export::chrome),
+        _ => None,
+    }
 }
 
 /// Reads the search parameters; `None` if one is invalid.
