@@ -49,14 +49,14 @@ pub struct Session {
     closed: Option<Millis>,
     /// Once closed, it is kept for late datagrams.
     lingers: bool,
-    /// Our end, once it was announced.
-    farewell: Option<Farewell>,
+    /// Our announcement of the end, once it was sent.
+    close_announcement: Option<CloseAnnouncement>,
     ended: Option<EndReason>,
 }
 
 /// An announced end that waits for its answer.
 #[derive(Debug, Clone, Copy)]
-struct Farewell {
+struct CloseAnnouncement {
     begun: Millis,
     repeat: Millis,
 }
@@ -112,7 +112,7 @@ impl Session {
             expecting: None,
             closed: None,
             lingers: true,
-            farewell: None,
+            close_announcement: None,
             ended: None,
             settings,
         }
@@ -238,7 +238,7 @@ impl Session {
             return None;
         }
         let connecting = self.connecting.map(|connecting| connecting.repeat);
-        let repeat = self.farewell.map(|farewell| farewell.repeat);
+        let repeat = self.close_announcement.map(|announced| announced.repeat);
         let others = [
             self.arq.next_alarm(),
             self.lingers_until(),
@@ -382,7 +382,7 @@ impl Session {
             return Some(given_up);
         }
         let linger = if self.lingers || self.arq.peer_knows_ends() { LINGER_MS } else { 0 };
-        let since = self.farewell.map_or(closed, |farewell| farewell.begun);
+        let since = self.close_announcement.map_or(closed, |announced| announced.begun);
         Some(since.after(linger).earlier(given_up))
     }
 
@@ -461,10 +461,11 @@ impl Session {
             && self.ended.is_none()
             && self.arq.peer_knows_ends()
             && self.arq.is_settled()
-            && self.farewell.is_none_or(|farewell| farewell.repeat.is_reached(now));
+            && self.close_announcement.is_none_or(|announced| announced.repeat.is_reached(now));
         if is_due {
-            let begun = self.farewell.map_or(now, |farewell| farewell.begun);
-            self.farewell = Some(Farewell { begun, repeat: now.after(MIN_REPEAT_DELAY_MS) });
+            let begun = self.close_announcement.map_or(now, |announced| announced.begun);
+            self.close_announcement =
+                Some(CloseAnnouncement { begun, repeat: now.after(MIN_REPEAT_DELAY_MS) });
             self.arq.announce_end();
         }
     }

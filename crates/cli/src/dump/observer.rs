@@ -220,7 +220,8 @@ impl<S: Server> Observer<S> {
             self.skip_streams(stream)?;
         }
         let (call, format) = (&arrived.call, self.format_of(arrived.format));
-        // What cannot be written is a call all the same, whose answer has a position.
+        // A call with names that the session cannot write gets placeholder names: answers are matched by their order,
+        // so none may be left out.
         let names = [[call.service.as_str(), call.method.as_str()], UNNAMED];
         let id = self.send_mirrored(&names, format, is_streamed);
         Ok(Some(id))

@@ -34,8 +34,8 @@ pub(super) enum DenialReason {
     Wrong,
 }
 
-/// A caller without any role, for pages that need none.
-pub(super) fn nobody() -> Caller {
+/// Returns a caller that was not authenticated, for pages that need no role.
+pub(super) fn anonymous() -> Caller {
     Caller { role: Role::Read, name: String::new(), no_browser: false }
 }
 

@@ -40,8 +40,8 @@ impl Live {
         is_live.then(|| request.parameter("path").unwrap_or_default())
     }
 
-    /// Sends the page of a target as server-sent events, one for each change, and a comment if there
-    /// is none for [`KEEPALIVE_SECONDS`]. 404 for pages that the caller may not read.
+    /// Sends the page of a target as server-sent events: one for each change, and a comment after
+    /// [`KEEPALIVE_SECONDS`] without a change. Answers 404 for pages that the caller may not read.
     pub(super) fn stream_page(&self, console: &Console, request: &PageRequest, target: &str) -> HttpResponse {
         let page = request.part(target);
         let known = pages::find(&page).filter(|known| pages::is_live(known.name));

@@ -255,7 +255,7 @@ impl AdminService {
                 }
                 (caller, None)
             }
-            Err(denied) => (access::nobody(), Some(denied)),
+            Err(denied) => (access::anonymous(), Some(denied)),
         };
         // Callers without a credential are answered before their forms: one that never ends would hold a connection.
         let form = match denied {

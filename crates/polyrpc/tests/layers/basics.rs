@@ -170,7 +170,7 @@ async fn layer_can_change_request_and_response_and_add_extensions() {
     let service = ServiceBuilder::new("S").method::<Raw, String, String, _, _>(
         "Who",
         |cx: Context, body: String| async move {
-            let tenant = cx.extension::<Tenant>().map_or("nobody", |tenant| &tenant.0).to_owned();
+            let tenant = cx.extension::<Tenant>().map_or("anonymous", |tenant| &tenant.0).to_owned();
             (cx, Ok(format!("{tenant}: {body}")))
         },
     );

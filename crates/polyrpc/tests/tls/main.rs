@@ -267,8 +267,8 @@ async fn client_certificates_can_be_optional() {
     let people = Authority::new("people");
     let secure = SecureServer::start(teller(), |tls| tls.optional_client_ca(Pem::bytes(people.pem()))).await;
     let url = secure.url(Protocol::Rpcx);
-    let nobody = Client::builder(&url).tls(secure.trust()).build().unwrap();
-    assert_eq!(soon(TellerClient::new(nobody).who()).await.unwrap(), "TLS 1.3 0 ");
+    let without_certificate = Client::builder(&url).tls(secure.trust()).build().unwrap();
+    assert_eq!(soon(TellerClient::new(without_certificate).who()).await.unwrap(), "TLS 1.3 0 ");
     let ann = secure.trust().identity(identity(&people.issue(&["ann.example"])));
     let ann = Client::builder(&url).tls(ann).build().unwrap();
     assert_eq!(soon(TellerClient::new(ann).who()).await.unwrap(), "TLS 1.3 1 ann.example");
@@ -772,8 +772,8 @@ async fn failed_tls_handshakes_are_counted_by_cause() {
     for _ in 0..3 {
         let clear = ProbeClient::new(common::client(Protocol::Rpcx, &secure.server));
         assert!(soon(clear.echo("a".into())).await.is_err());
-        let nobody = secure.probe(Protocol::Rpcx);
-        assert!(soon(nobody.echo("a".into())).await.is_err(), "the client has no certificate");
+        let without_certificate = secure.probe(Protocol::Rpcx);
+        assert!(soon(without_certificate.echo("a".into())).await.is_err(), "the client has no certificate");
     }
     until(|| refused("clear_text") >= 3 && refused("tls_handshake") >= 3).await;
 }

@@ -292,8 +292,8 @@ impl<'c> RetryLoop<'c> {
         Ok(index.and_then(|index| self.choose_index(snapshot, index, now(), false)))
     }
 
-    /// Returns the index of a server that is considered healthy, tried or not; if there is none, of an unhealthy one,
-    /// untried ones first. `None` if the balancer offers none of them.
+    /// Returns the index of a healthy server, whether or not the call has tried it. If no server is healthy, returns the
+    /// index of an unhealthy one, and prefers those that the call has not tried. `None` if the balancer picks none.
     fn choose_regardless_of_tried(&self, snapshot: &Snapshot, request: &[u8]) -> Option<usize> {
         let now = now();
         let context = self.pick_context(snapshot, &[], request, now);
